@@ -1,0 +1,264 @@
+"""Kernels against what theory gives for them on Gaussian targets."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+from weighbridge.kernels.noise import injected_variance
+from weighbridge.target import Rows, Subsampled, Target
+
+# A false alarm of any single comparison in this file has a probability below 1e-6 (5 sigma).
+SIGMAS = 5.0
+NUM_CHAINS = 20_000
+PRECISION = np.array([1.0, 4.0])
+SEEDS = (0, 1)
+
+
+def gaussian_target():
+    """A Gaussian with known variances 1 / PRECISION, as a model without data."""
+    model = wb.Model(
+        {"u": dist.Normal(0.0, 1 / np.sqrt(PRECISION)).to_event(1)}, lambda p, row: 0.0 * row
+    )
+    return Target(model, ())
+
+
+def run_chains(kernel, target, start, num_steps, seed):
+    @jax.jit
+    def run(kernel, target, start, key):
+        def chain(key, position):
+            def body(index, state):
+                return kernel.step(jax.random.fold_in(key, index), state, target)[0]
+
+            return jax.lax.fori_loop(0, num_steps, body, kernel.init(position, target)).position
+
+        return jax.vmap(chain)(jax.random.split(key, start.shape[0]), start)
+
+    return np.asarray(run(kernel, target, start, jax.random.key(seed)))
+
+
+def assert_variance(draws, expected):
+    """Each coordinate has mean zero and the expected variance, within SIGMAS."""
+    num = len(draws)
+    np.testing.assert_array_less(np.abs(draws.mean(0)), SIGMAS * np.sqrt(expected / num))
+    np.testing.assert_array_less(np.abs(draws.var(0) / expected - 1), SIGMAS * np.sqrt(2 / num))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        wb.Metropolis(step_size=jnp.array([1.5, 0.8])),
+        wb.HMC(step_size=0.35, num_leapfrog=5),
+        wb.HMC(step_size=0.8, num_leapfrog=3, inverse_mass=np.array([1.0, 0.25])),
+    ],
+    ids=["metropolis", "hmc", "hmc-metric"],
+)
+def test_adjusted_kernels_leave_the_target_invariant_and_reach_it(kernel, seed):
+    with jax.enable_x64(True):
+        target = gaussian_target()
+        stationary = np.random.default_rng(seed).normal(size=(NUM_CHAINS, 2)) / np.sqrt(PRECISION)
+        assert_variance(run_chains(kernel, target, stationary, 10, seed), 1 / PRECISION)
+        far = np.full((NUM_CHAINS, 2), 3.0)
+        assert_variance(run_chains(kernel, target, far, 150, seed), 1 / PRECISION)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sgld_has_the_variance_of_its_step_size(seed):
+    eta = 0.1
+    with jax.enable_x64(True):
+        draws = run_chains(wb.SGLD(eta), gaussian_target(), np.zeros((NUM_CHAINS, 2)), 400, seed)
+    assert_variance(draws, 1 / (PRECISION * (1 - eta * PRECISION / 2)))
+
+
+def sghmc_variance(precision, eta, friction, gradient_noise=0.0):
+    """Stationary variance of v' = (1-a) v - eta k x + xi, x' = x + v' (see the moments below).
+
+    With kappa = eta k and s the noise variance, E v^2 = s / (2a - a^2 - a kappa / 2) and
+    kappa E x^2 = (1 - a/2) E v^2.
+    """
+    kappa = eta * precision
+    noise = 2 * friction * eta + eta**2 * gradient_noise
+    velocity = noise / (2 * friction - friction**2 - friction * kappa / 2)
+    return (1 - friction / 2) * velocity / kappa
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("friction", [0.2, 0.7])
+def test_sghmc_has_the_variance_of_its_step_size(seed, friction):
+    eta = 0.05
+    with jax.enable_x64(True):
+        draws = run_chains(
+            wb.SGHMC(eta, friction), gaussian_target(), np.zeros((NUM_CHAINS, 2)), 500, seed
+        )
+    assert_variance(draws, sghmc_variance(PRECISION, eta, friction))
+
+
+def minibatch_problem(num_rows=200, batch_size=10):
+    """A Gaussian mean on mini-batches: the gradient noise is (n^2 / B) Var[y] everywhere."""
+    rows = np.random.default_rng(3).normal(size=num_rows)
+    rows = rows - rows.mean()
+    model = wb.Model(
+        {"u": dist.Normal(0.0, 1.0).expand([1]).to_event(1)},
+        lambda p, y: -0.5 * (y - p["u"][0]) ** 2,
+    )
+    noise = num_rows**2 / batch_size * rows.var()
+    return model, Rows(rows, np.ones(num_rows)), 1.0 + num_rows, noise, batch_size
+
+
+def run_minibatch(kernel, num_steps, seed):
+    """Each chain draws batches of its own, by a key of its own."""
+    model, rows, precision, noise, batch_size = minibatch_problem()
+
+    @jax.jit
+    def run(kernel, key):
+        def chain(key):
+            key_batch, key_move = jax.random.split(key)
+            target = Target(model, (Subsampled(rows, key_batch, batch_size),))
+
+            def body(index, state):
+                return kernel.step(jax.random.fold_in(key_move, index), state, target)[0]
+
+            start = kernel.init(jnp.zeros(1), target)
+            return jax.lax.fori_loop(0, num_steps, body, start).position
+
+        return jax.vmap(chain)(jax.random.split(key, NUM_CHAINS))
+
+    return np.asarray(run(kernel, jax.random.key(seed))), precision, noise
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sghmc_on_minibatches_is_hot_by_the_gradient_noise(seed):
+    eta, friction = 1e-3, 0.2
+    with jax.enable_x64(True):
+        draws, precision, noise = run_minibatch(wb.SGHMC(eta, friction), 150, seed)
+    expected = sghmc_variance(precision, eta, friction, noise)
+    assert expected > 3 * sghmc_variance(precision, eta, friction)
+    assert_variance(draws, np.array([expected]))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradient_noise_taken_off_gives_the_cold_variance(seed):
+    """With beta-hat right, the half in the noise variance matters: without it this fails."""
+    eta, friction = 5e-5, 0.2
+    _, _, precision, noise, _ = minibatch_problem()
+    with jax.enable_x64(True):
+        fixed, *_ = run_minibatch(wb.SGHMC(eta, friction, gradient_noise=noise), 200, seed)
+        langevin, *_ = run_minibatch(wb.SGLD(4 * eta, gradient_noise=noise), 200, seed)
+    heated = sghmc_variance(precision, eta, friction, noise)
+    expected = sghmc_variance(precision, eta, friction)
+    assert heated > 1.3 * expected
+    assert_variance(fixed, np.array([expected]))
+    assert_variance(langevin, np.array([1 / (precision * (1 - 2 * eta * precision))]))
+
+
+def test_estimated_gradient_noise_is_unbiased():
+    with jax.enable_x64(True):
+        model, rows, _, noise, batch_size = minibatch_problem()
+
+        def estimate(key):
+            target = Target(model, (Subsampled(rows, key, batch_size),))
+            return target.gradient_variance(jnp.zeros(1))[0]
+
+        values = np.asarray(jax.vmap(estimate)(jax.random.split(jax.random.key(0), 4000)))
+    error = values.std() / np.sqrt(len(values))
+    # Batches are drawn with replacement, so the sample variance is unbiased for the population's.
+    assert abs(values.mean() - noise) < SIGMAS * error
+    assert error < 0.02 * noise
+
+
+def test_estimated_noise_cools_the_chain():
+    eta, friction = 2.5e-5, 0.2
+    with jax.enable_x64(True):
+        hot, precision, noise = run_minibatch(wb.SGHMC(eta, friction), 300, 0)
+        kernel = wb.SGHMC(eta, friction, estimate_noise=True)
+        cool, *_ = run_minibatch(kernel, 300, 0)
+    expected = sghmc_variance(precision, eta, friction)
+    assert_variance(hot, np.array([sghmc_variance(precision, eta, friction, noise)]))
+    assert_variance(cool, np.array([expected]))
+
+
+def test_noise_is_clipped_at_zero_and_says_so():
+    variance, clipped = injected_variance(0.2, 1e6, jnp.asarray(1e-3))
+    assert float(variance) == 0.0
+    assert bool(clipped)
+    with jax.enable_x64(True):
+        target = gaussian_target()
+        kernel = wb.SGHMC(0.1, 0.2, gradient_noise=100.0)
+        state = kernel.init(np.zeros(2), target)
+        _, info = kernel.step(jax.random.key(0), state, target)
+    assert bool(info.noise_clipped)
+
+
+def test_kinetic_temperature_reports_the_heat():
+    """The mean kinetic temperature equals the ratio of the chain's variance to the target's."""
+    eta, friction = 1e-3, 0.2
+    model, rows, precision, noise, batch_size = minibatch_problem()
+    kernel = wb.SGHMC(eta, friction)
+
+    def chain(key):
+        key_batch, key_move = jax.random.split(key)
+        target = Target(model, (Subsampled(rows, key_batch, batch_size),))
+
+        def body(state, index):
+            state, info = kernel.step(jax.random.fold_in(key_move, index), state, target)
+            return state, info.temperature
+
+        _, temperature = jax.lax.scan(body, kernel.init(jnp.zeros(1), target), jnp.arange(200))
+        return temperature[-1]
+
+    with jax.enable_x64(True):
+        keys = jax.random.split(jax.random.key(1), NUM_CHAINS)
+        measured = np.asarray(jax.jit(jax.vmap(chain))(keys))
+    expected = precision * sghmc_variance(precision, eta, friction, noise)
+    assert abs(measured.mean() / expected - 1) < SIGMAS * np.sqrt(2 / NUM_CHAINS)
+
+
+def test_momentum_resampling_draws_a_new_velocity():
+    with jax.enable_x64(True):
+        target = gaussian_target()
+        always = wb.SGHMC(0.05, 0.2, resample_every=1)
+        once = wb.SGHMC(0.05, 0.2)
+        start = np.zeros((NUM_CHAINS, 2))
+        kept = run_chains(once, target, start, 3, 0)
+        renewed = run_chains(always, target, start, 3, 0)
+        # From rest, three steps with fresh velocities each move by about v; carried ones add up.
+        assert kept.var() > 1.5 * renewed.var()
+        assert_variance(
+            run_chains(wb.SGHMC(0.05, 0.2), target, start, 400, 1),
+            sghmc_variance(PRECISION, 0.05, 0.2),
+        )
+
+
+def test_robbins_monro_schedule_decays_and_is_used():
+    schedule = wb.RobbinsMonro(scale=0.1, offset=2.0, decay=0.6)
+    assert float(schedule(0)) == pytest.approx(0.1 * 2.0**-0.6)
+    assert float(schedule(8)) == pytest.approx(0.1 * 10.0**-0.6)
+    assert float((schedule * 0.5)(8)) == pytest.approx(0.05 * 10.0**-0.6)
+    with jax.enable_x64(True):
+        target = gaussian_target()
+        draws = run_chains(wb.SGLD(schedule), target, np.zeros((NUM_CHAINS, 2)), 2000, 0)
+    eta = float(schedule(2000))
+    # The schedule's last step size is small: what is left of the bias is below the bound.
+    np.testing.assert_array_less(
+        np.abs(draws.var(0) * PRECISION - 1),
+        SIGMAS * np.sqrt(2 / NUM_CHAINS) + eta * PRECISION,
+    )
+
+
+def test_hmc_rejects_a_trajectory_that_leaves_the_support():
+    model = wb.Model(
+        {"u": dist.Normal(0.0, 1.0)},
+        total_log_likelihood=lambda p: jnp.where(jnp.abs(p["u"]) < 1, 0.0, -jnp.inf),
+    )
+    from weighbridge.target import Total
+
+    with jax.enable_x64(True):
+        target = Target(model, (Total(),))
+        start = np.random.default_rng(0).uniform(-0.9, 0.9, size=(2000, 1))
+        draws = run_chains(wb.HMC(0.3, 5), target, start, 50, 0)
+    assert np.all(np.abs(draws) < 1)
+    # The variance of a standard normal cut to [-1, 1] is 0.29112.
+    assert abs(draws.var() - 0.29112) < SIGMAS * 0.3 / np.sqrt(2000)

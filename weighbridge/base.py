@@ -1,0 +1,141 @@
+"""Contracts shared by every layer: errors, status, kernels and targets."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import jax
+
+Array = jax.Array
+PyTree = Any
+
+
+class WeighbridgeError(Exception):
+    """Root of every error that weighbridge raises on purpose.
+
+    Each message names what is wrong and what to do about it.
+    """
+
+
+class DataError(WeighbridgeError, ValueError):
+    """The observations cannot be used: a bad row, column, file or shape."""
+
+
+class ModelError(WeighbridgeError, ValueError):
+    """The model cannot be used: an improper prior, a likelihood that is not a scalar, ..."""
+
+
+class MethodError(WeighbridgeError, ValueError):
+    """A method, a kernel or one of their settings is unknown or out of range."""
+
+
+class CheckpointError(WeighbridgeError, ValueError):
+    """A saved file is damaged, or belongs to something else."""
+
+
+class MissingDependencyError(WeighbridgeError, ImportError):
+    """An optional package is needed for what was asked."""
+
+
+class Status(enum.Enum):
+    """What a user should know before trusting a result; each member carries its remedy.
+
+    >>> Status.DIVERGED.remedy.startswith("Use a smaller step size")
+    True
+    """
+
+    OK = ("ok", "nothing unusual was seen", "None needed.")
+    ERROR_UNKNOWN = (
+        "error unknown",
+        "the error of the log evidence cannot be stated",
+        "Run four or more islands (num_islands=16), and not SGAIS.published(), "
+        "whose bias by heating no spread over islands shows.",
+    )
+    HEATED = (
+        "heated",
+        "mini-batch noise heats the particles, and the bias this causes in the log evidence "
+        "exceeds its spread",
+        "Use a smaller learning_rate or a larger batch_size; the estimated bias is part of "
+        "the standard error.",
+    )
+    PARTICLES_DROPPED = (
+        "particles dropped",
+        "some particles had log-likelihood -inf, and too few were left to reach the target ESS",
+        "Use more particles, or a prior that gives every observation a positive density.",
+    )
+    DIVERGED = (
+        "diverged",
+        "some moves left the region where the density is finite and were undone",
+        "Use a smaller step size (learning_rate), or rescale the columns of the data.",
+    )
+    STALLED = (
+        "annealing stalled",
+        "the annealing schedule did not reach the end within its step limit",
+        "Use smaller chunks, more particles, or more moves per annealing step.",
+    )
+    LOW_ESS = (
+        "few effective particles",
+        "the weights have degenerated to a handful of particles",
+        "Switch resampling on, or use more particles or a higher target_ess.",
+    )
+    ISLANDS_DISAGREE = (
+        "islands disagree",
+        "the log evidence of independent islands differs by several nats",
+        "Use more particles per island or more moves per annealing step.",
+    )
+    RESERVOIR = (
+        "reservoir in use",
+        "mini-batches come from a reservoir that is smaller than the data seen",
+        "Raise `reservoir`, or give the data as an array so that every row can be reached.",
+    )
+    TOLERANCE_NOT_REACHED = (
+        "tolerance not reached",
+        "the standard error is still above the tolerance that was asked for",
+        "Allow more time_limit, or use more particles.",
+    )
+
+    def __init__(self, label: str, meaning: str, remedy: str) -> None:
+        self.label = label
+        self.meaning = meaning
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.meaning}. {self.remedy}"
+
+
+@runtime_checkable
+class LogDensity(Protocol):
+    """A log density that can be called, and a pytree: what changes while sampling is a leaf."""
+
+    def __call__(self, position: Array) -> Array:
+        """Log density at an unconstrained position, up to a constant."""
+        ...
+
+    def subsample(self, step: Array) -> LogDensity:
+        """The same density on the mini-batch of this step; an exact target returns itself."""
+        ...
+
+    def gradient_variance(self, position: Array) -> Array:
+        """Variance, per coordinate, of the gradient over mini-batches; zero if exact."""
+        ...
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """One Markov move. A kernel is a pytree whose numeric fields are leaves."""
+
+    uses_batches: ClassVar[bool]
+    """Whether every step asks the target for a fresh mini-batch."""
+
+    def init(self, position: Array, target: LogDensity) -> Any:
+        """The state at a position: what the next step needs."""
+        ...
+
+    def step(self, key: Array, state: Any, target: LogDensity) -> tuple[Any, Any]:
+        """One move: the new state, and the info that a diagnostic reads."""
+        ...
+
+    def rescale(self, variance: Array | float) -> Kernel:
+        """The same kernel for a target whose variances are this many times as large."""
+        ...

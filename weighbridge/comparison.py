@@ -1,0 +1,181 @@
+"""Models weighed against each other: Bayes factors and probabilities, with their errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from weighbridge.base import MethodError
+from weighbridge.export import Table
+from weighbridge.result import Evidence
+
+NUM_DRAWS = 4000
+# Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
+JEFFREYS = (
+    (0.5 * math.log(10), "barely worth mentioning"),
+    (math.log(10), "substantial"),
+    (1.5 * math.log(10), "strong"),
+    (2 * math.log(10), "very strong"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Models ranked by their evidence; print it, or read its mappings by model name.
+
+    Attributes:
+        log_evidences: log evidence of each model.
+        std_errors: their standard errors; NaN where unknown.
+        log_bayes_factors: log Bayes factor of each model against the best.
+        probabilities: posterior probability of each model.
+        probability_errors: standard deviation of that probability under the errors of the log
+            evidences; NaN where one of them is unknown.
+        num_observations: rows that every model was weighed on.
+    """
+
+    log_evidences: dict[str, float]
+    std_errors: dict[str, float]
+    log_bayes_factors: dict[str, float]
+    probabilities: dict[str, float]
+    probability_errors: dict[str, float]
+    num_observations: int
+
+    @property
+    def best(self) -> str:
+        """Name of the model with the largest evidence."""
+        return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    def bayes_factor_error(self, name: str) -> float:
+        """Standard error of a model's log Bayes factor against the best."""
+        return (
+            0.0
+            if name == self.best
+            else math.hypot(self.std_errors[name], self.std_errors[self.best])
+        )
+
+    def __str__(self) -> str:
+        columns = (
+            "log evidence",
+            "+-",
+            "log Bayes factor",
+            "+-",
+            "probability",
+            "+-",
+            "against it",
+        )
+        ranked = sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
+        rows = {}
+        for name in ranked:
+            factor = self.log_bayes_factors[name]
+            rows[name] = (
+                f"{self.log_evidences[name]:.2f}",
+                _error(self.std_errors[name]),
+                f"{factor:.2f}",
+                _error(self.bayes_factor_error(name)),
+                f"{self.probabilities[name]:.4f}",
+                _error(self.probability_errors[name]),
+                "" if name == self.best else jeffreys(-factor),
+            )
+        return f"{Table(columns, rows)}\n{self.num_observations:,} observations"
+
+    def to_json(self) -> str:
+        """All of it as one line of JSON; unknown errors are null."""
+
+        def clean(values: dict[str, float]) -> dict[str, float | None]:
+            return {name: None if math.isnan(v) else v for name, v in values.items()}
+
+        return json.dumps(
+            {
+                "best": self.best,
+                "num_observations": self.num_observations,
+                "log_evidences": clean(self.log_evidences),
+                "std_errors": clean(self.std_errors),
+                "log_bayes_factors": clean(self.log_bayes_factors),
+                "probabilities": clean(self.probabilities),
+                "probability_errors": clean(self.probability_errors),
+            }
+        )
+
+
+def compare(
+    results: Mapping[str, Evidence], *, prior_odds: Mapping[str, float] | None = None, seed: int = 0
+) -> Comparison:
+    r"""Weigh models against each other.
+
+    .. math:: P(m | y) = Z_m \pi_m / \sum_k Z_k \pi_k
+
+    Args:
+        results: the evidence of each model, all on the same observations.
+        prior_odds: prior weight of each model; equal by default.
+        seed: for the draws that carry the errors over to the probabilities.
+
+    >>> import numpy as np
+    >>> from weighbridge.result import Trace
+    >>> def fake(z, se): return Evidence(z, se, 100, "sgais", Trace(), {}, np.zeros(1))
+    >>> table = compare({"a": fake(-10.0, 0.1), "b": fake(-13.0, 0.1)})
+    >>> round(table.probabilities["a"], 4), round(table.log_bayes_factors["b"], 2)
+    (0.9526, -3.0)
+    """
+    if len(results) < 2:
+        raise MethodError("compare needs the results of two models or more.")
+    for name, result in results.items():
+        if not isinstance(result, Evidence):
+            raise MethodError(f"The result of {name!r} must be an Evidence, not {result!r}.")
+    sizes = {name: result.num_observations for name, result in results.items()}
+    if len(set(sizes.values())) > 1:
+        raise MethodError(
+            f"The models were weighed on different numbers of observations ({sizes}): their "
+            "evidences cannot be compared. Run them on the same data."
+        )
+    odds = _prior(results, prior_odds)
+    names = list(results)
+    log_evidence = np.array([results[name].log_evidence for name in names])
+    errors = np.array([results[name].std_error for name in names])
+    probability = _normalise(log_evidence + np.log(odds))
+    noise = np.random.default_rng(seed).normal(size=(NUM_DRAWS, len(names)))
+    spread = np.std(_normalise(log_evidence + errors * noise + np.log(odds)), axis=0)
+    best = log_evidence.max()
+    return Comparison(
+        log_evidences=dict(zip(names, log_evidence.tolist())),
+        std_errors=dict(zip(names, errors.tolist())),
+        log_bayes_factors=dict(zip(names, (log_evidence - best).tolist())),
+        probabilities=dict(zip(names, probability.tolist())),
+        probability_errors=dict(zip(names, spread.tolist())),
+        num_observations=next(iter(sizes.values())),
+    )
+
+
+def jeffreys(log_bayes_factor: float) -> str:
+    """Jeffreys' words for a log Bayes factor.
+
+    >>> jeffreys(1.0), jeffreys(100.0)
+    ('barely worth mentioning', 'decisive')
+    """
+    for bound, word in JEFFREYS:
+        if abs(log_bayes_factor) < bound:
+            return word
+    return "decisive"
+
+
+def _prior(results: Mapping[str, Evidence], prior_odds: Mapping[str, float] | None) -> np.ndarray:
+    if prior_odds is None:
+        return np.ones(len(results))
+    if set(prior_odds) != set(results):
+        raise MethodError(f"prior_odds must name each of {list(results)}, and no other model.")
+    odds = np.array([float(prior_odds[name]) for name in results])
+    if not np.all(np.isfinite(odds)) or np.any(odds <= 0):
+        raise MethodError(f"prior_odds must be positive, not {dict(prior_odds)}.")
+    return odds
+
+
+def _normalise(log_weights: np.ndarray) -> np.ndarray:
+    shifted = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
+def _error(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.2g}"

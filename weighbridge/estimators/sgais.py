@@ -1,0 +1,397 @@
+"""Stochastic gradient annealed importance sampling: the evidence of a stream, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array, Kernel, MethodError, ModelError, PyTree, Status
+from weighbridge.data import pad
+from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal
+from weighbridge.kernels import SGHMC
+from weighbridge.model import Model, unravel_positions
+from weighbridge.numerics import double_precision
+from weighbridge.particles import combine_islands, systematic
+from weighbridge.reservoir import Reservoir
+from weighbridge.result import Evidence, Trace
+from weighbridge.target import Batches, Rows
+
+TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
+# Learning rate and momentum decay of the paper, for one observation.
+PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
+# Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
+# little but their maximum.
+SETTLE_AT = 2.0
+# A spread beyond this is not the slow growth of a long stream: islands sit in different modes.
+# They are kept apart, for their spread is all that shows it.
+DISAGREEMENT = 4.0
+
+
+@dataclass(frozen=True)
+class SGAIS:
+    r"""Stochastic gradient annealed importance sampling.
+
+    The rows come in chunks. Each is brought in through the densities
+
+    .. math:: f_n^{(\lambda)}(\theta) = p(y_n | \theta)^\lambda
+              \prod_{k<n} p(y_k | \theta) \; p(\theta), \qquad \lambda: 0 \to 1
+
+    with steps of lambda chosen by the ESS, weights that need only the chunk itself, and moves
+    that see the past through mini-batches. The cost of a chunk does not grow with what has been
+    seen. Cameron, Eggers & Kroon (2019), Entropy 21:1109, algorithm 1.
+
+    The moves are not adjusted: mini-batch noise heats the particles to a temperature that grows
+    with the rows seen, which biases the log evidence. The temperature is measured on the way,
+    and the bias that it implies is part of the standard error.
+
+    Args:
+        num_islands: independent populations; their spread is the error bar.
+        num_particles: particles of each island.
+        chunk_size: rows brought in at once.
+        batch_size: rows of a mini-batch.
+        num_moves: kernel steps for each intermediate density.
+        target_ess: ESS of the incremental weights, as a fraction of the particles.
+        resample_below: resample when the carried ESS falls below this fraction; 0 never does.
+        kernel: the move, with step sizes for ONE observation: for n rows it is rescaled to
+            variances 1/n, so a learning rate of 0.1 becomes 0.1/n.
+        step_follows_power: whether n counts the rows of the current chunk only to the power
+            that they are in with, so that the first moves are as long as the prior is wide, or
+            from the start, as published.
+        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+        states_error: whether the spread of islands may be believed as an error.
+    """
+
+    num_islands: int = 16
+    num_particles: int = 32
+    chunk_size: int = 500
+    batch_size: int = 500
+    num_moves: int = 20
+    target_ess: float = 0.5
+    resample_below: float = 0.5
+    kernel: Kernel = PUBLISHED_KERNEL
+    step_follows_power: bool = True
+    reservoir: int = 1_000_000
+    states_error: bool = True
+
+    name = "sgais"
+
+    def __post_init__(self) -> None:
+        sizes = ("num_islands", "num_particles", "chunk_size", "batch_size", "num_moves")
+        for name in (*sizes, "reservoir"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        if self.num_particles < 2:
+            raise MethodError("num_particles must be at least 2: one particle has no spread.")
+        if not 0 < self.target_ess < 1:
+            raise MethodError(
+                f"target_ess must lie between 0 and 1, not {self.target_ess!r}: it is a fraction "
+                "of the particles."
+            )
+        if not 0 <= self.resample_below <= 1:
+            raise MethodError(f"resample_below must lie in [0, 1], not {self.resample_below!r}.")
+        if not isinstance(self.kernel, Kernel):
+            raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
+
+    @classmethod
+    def published(cls) -> SGAIS:
+        """The algorithm and the parameters of the paper: 10 particles, ESS 5, no resampling.
+
+        Its bias is heating, which no spread shows, so its error is always stated as unknown.
+
+        >>> SGAIS.published().num_particles
+        10
+        """
+        return cls(
+            num_islands=1,
+            num_particles=10,
+            resample_below=0.0,
+            step_follows_power=False,
+            states_error=False,
+        )
+
+    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SGAISRun:
+        """Begin a run; ``absorb`` then takes chunks."""
+        return SGAISRun(self, model, seed, first_island)
+
+
+class SGAISRun:
+    """A run under way: particles, the rows kept for mini-batches, and the path so far."""
+
+    @double_precision
+    def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
+        model.require_rows()
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise MethodError(f"seed must be a whole number of at least 0, not {seed!r}.")
+        self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
+        # One key for each purpose: none is ever used for two.
+        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 4)
+        self.key_moves, self.key_batches, self.key_islands = keys[1], keys[2], keys[3]
+        self.rows = Reservoir(method.reservoir, seed)
+        self.num_observations = 0.0
+        self.num_chunks = 0
+        self.heating_bias = 0.0
+        self.settled_variance = 0.0
+        self.widest_spread = 0.0
+        self.counts = dict.fromkeys(("diverged", "undefined", "infinite", "dropped", "stalled"), 0)
+        self.path: list[tuple[float, ...]] = []
+        self.islands = np.arange(first_island, first_island + method.num_islands)
+        self.cloud = _draw_cloud(model, keys[0], self.islands, method.num_particles)
+
+    @property
+    def log_evidences(self) -> np.ndarray:
+        """Log evidence of each island."""
+        log_weights = np.asarray(self.cloud.log_weight)
+        top = np.max(log_weights, axis=1)
+        top = np.where(np.isfinite(top), top, 0.0)
+        with np.errstate(divide="ignore"):  # an island without weight has log evidence -inf
+            return np.asarray(top + np.log(np.mean(np.exp(log_weights - top[:, None]), axis=1)))
+
+    @double_precision
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in one chunk of at most ``chunk_size`` rows; on an error nothing has changed."""
+        count = float(weight.sum())
+        seen = self.num_observations + count
+        if count > 0:
+            chunk = Rows(*pad(values, weight, self.method.chunk_size))
+            outcome = self._anneal(chunk, seen)
+            self._check(outcome, chunk)
+            self.cloud = outcome.cloud
+            self._record(outcome, seen, count)
+            self._settle()
+        self.rows.append(values, weight)
+        self.num_observations = seen
+        self.num_chunks += 1
+
+    def _anneal(self, chunk: Rows, seen: float) -> Annealed:
+        method = self.method
+        settings = Settings(
+            target_ess=method.target_ess,
+            resample_below=method.resample_below,
+            num_moves=method.num_moves,
+            conditional=float(method.resample_below > 0),
+            rows_past=1.0 + self.num_observations if method.step_follows_power else seen,
+            rows_chunk=seen - self.num_observations if method.step_follows_power else 0.0,
+        )
+        return anneal(
+            self.key_moves,
+            self.num_chunks,
+            self.islands,
+            self.cloud,
+            partial(self._path, chunk),
+            method.kernel,
+            settings,
+        )
+
+    def _path(self, chunk: Rows, step: int) -> Path:
+        """The path with fresh mini-batches of the past, one stack per island."""
+        method, islands = self.method, self.islands
+        num_batches = method.num_moves if method.kernel.uses_batches else 1
+        shape = (num_batches, method.batch_size)
+        kept = self.rows.num_kept
+        if kept:
+            counters = np.array([self.num_chunks, step])
+            chosen = np.asarray(_draw_rows(self.key_batches, counters, islands, kept, shape))
+            batches = Rows(*self.rows.gather(chosen))
+        else:  # nothing is past yet: any valid row will do, at scale 0
+            first = np.zeros((len(islands), *shape), int)
+            batches = Rows(
+                *jax.tree_util.tree_map(lambda leaf: leaf[first], (chunk.values, chunk.weight))
+            )
+        scale = np.full(len(islands), self.rows.num_seen / method.batch_size)
+        past = Batches(batches, scale, np.zeros(len(islands), int))
+        return Path(self.model, (past,), chunk)
+
+    def _check(self, outcome: Annealed, chunk: Rows) -> None:
+        """Refuse a chunk that no particle can explain, and say why."""
+        undefined = int(np.sum(outcome.steps[0].num_undefined))
+        dead = not np.isfinite(outcome.cloud.log_weight).any()
+        if (undefined and self.num_chunks == 0) or (undefined and dead):
+            raise ModelError(self._explain_undefined(chunk))
+        if dead:
+            draw = "prior draw" if self.num_chunks == 0 else "particle"
+            raise ModelError(
+                f"The log-likelihood of this chunk is -inf for every {draw}: no parameter value "
+                "that was tried can have produced these rows. Check the support of the "
+                "likelihood and the scale of the data, or use more particles."
+            )
+
+    def _explain_undefined(self, chunk: Rows) -> str:
+        values = np.asarray(_row_values(self.model, self.cloud.position, chunk.values))
+        values = values.reshape(-1, len(chunk.weight))
+        bad = np.isnan(values) & (np.asarray(chunk.weight) > 0)
+        row = int(np.argmax(bad.any(axis=0))) + self.rows.num_seen
+        return (
+            f"The log-likelihood is not a number (NaN) at row {row} (counting from 0) for "
+            f"{int(bad.any(axis=1).sum())} of {len(bad)} parameter draws. Check it for log(0), "
+            "0/0 or overflow; it must return -inf where the density is zero."
+        )
+
+    def _record(self, outcome: Annealed, seen: float, count: float) -> None:
+        steps = jax.tree_util.tree_map(lambda *leaves: np.stack(leaves), *outcome.steps)
+        totals = {
+            "diverged": steps.num_diverged.sum(),
+            "undefined": steps.num_undefined.sum(),
+            "infinite": steps.num_infinite.sum(),
+            "dropped": steps.dropped.sum(),
+            "stalled": outcome.stalled,
+        }
+        self.counts = {name: self.counts[name] + int(totals[name]) for name in totals}
+        num_steps = np.sum(steps.increment > 0, axis=0)
+        ess = _last(steps.carried_ess, steps.increment)
+        temperature = math.nan
+        if hasattr(steps.moves, "temperature"):
+            temperature = float(np.mean(_last(steps.moves.temperature, steps.increment)))
+            # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
+            dimension = self.model.dimension
+            self.heating_bias += 0.5 * dimension * (temperature - 1.0) * count / seen
+        log_evidence, std_error = self._combine()
+        self.path.append(
+            (seen, log_evidence, std_error, float(num_steps.mean()), float(ess.mean()), temperature)
+        )
+
+    def _settle(self) -> None:
+        """Resample islands that have drifted apart, and carry the error made so far over.
+
+        Each becomes a copy of one drawn by its evidence; all continue from the mean evidence.
+        From here on they differ only by what comes, so the variance until here is set aside.
+        """
+        log_evidences = self.log_evidences
+        combined = combine_islands(log_evidences)
+        self.widest_spread = max(self.widest_spread, float(np.nan_to_num(combined.spread)))
+        if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
+            return
+        key = jax.random.fold_in(self.key_islands, self.num_chunks)
+        chosen = np.asarray(systematic(key, jnp.asarray(log_evidences)))
+        self.settled_variance += combined.std_error**2
+        shift = combined.log_evidence - log_evidences[:, None]
+        position, log_weight = np.asarray(self.cloud.position), np.asarray(self.cloud.log_weight)
+        self.cloud = Cloud(jnp.asarray(position[chosen]), jnp.asarray((log_weight + shift)[chosen]))
+
+    def _combine(self) -> tuple[float, float]:
+        combined = combine_islands(self.log_evidences)
+        if not self.method.states_error or not self._knows_heat():
+            return combined.log_evidence, math.nan
+        variance = combined.std_error**2 + self.settled_variance
+        return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias)
+
+    def _knows_heat(self) -> bool:
+        return not self.path or not math.isnan(self.path[-1][TRACE_COLUMNS.index("temperature")])
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        combined = combine_islands(self.log_evidences)
+        _, std_error = self._combine()
+        chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
+        found = {
+            Status.DIVERGED: self.counts["diverged"] + self.counts["undefined"] > 0,
+            Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
+            Status.STALLED: self.counts["stalled"] > 0,
+            Status.RESERVOIR: not self.rows.is_complete,
+            Status.HEATED: abs(self.heating_bias) > max(0.1, chance_error),
+            Status.ISLANDS_DISAGREE: self.widest_spread > DISAGREEMENT,
+            Status.ERROR_UNKNOWN: math.isnan(std_error),
+        }
+        return tuple(flag for flag, raised in found.items() if raised)
+
+    @double_precision
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        log_evidence, std_error = self._combine()
+        columns = np.array(self.path).T
+        draws = unravel_positions(self.model, self.cloud.position.reshape(-1, self.model.dimension))
+        log_weights = np.asarray(self.cloud.log_weight).reshape(-1)
+        log_weights = log_weights - log_weights.max()
+        return Evidence(
+            log_evidence=log_evidence,
+            std_error=std_error,
+            num_observations=round(self.num_observations),
+            method=self.method.name,
+            trace=Trace(**dict(zip(TRACE_COLUMNS, columns))),
+            samples={name: np.asarray(draws[name]) for name in self.model.names},
+            log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
+            diagnostics={
+                "island_log_evidence": self.log_evidences,
+                "heating_bias": -self.heating_bias,
+                "settled_error": math.sqrt(self.settled_variance),
+                "rows_kept": self.rows.num_kept,
+                **self.counts,
+                **extra,
+            },
+            flags=self.flags(),
+            elapsed=elapsed,
+        )
+
+    # --- a run can be saved between chunks and resumed bit for bit -------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        arrays = {f"rows/{name}": value for name, value in self.rows.state().items()}
+        arrays["position"] = np.asarray(self.cloud.position)
+        arrays["log_weight"] = np.asarray(self.cloud.log_weight)
+        arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
+        return arrays, {
+            "num_observations": self.num_observations,
+            "num_chunks": self.num_chunks,
+            "heating_bias": self.heating_bias,
+            "settled_variance": self.settled_variance,
+            "widest_spread": self.widest_spread,
+            "counts": self.counts,
+        }
+
+    @double_precision
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        prefix = "rows/"
+        self.rows.restore({k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)})
+        shapes = (self.cloud.position.shape, self.cloud.log_weight.shape)
+        if (arrays["position"].shape, arrays["log_weight"].shape) != shapes:
+            raise ValueError("the particles have another shape")
+        self.cloud = Cloud(jnp.asarray(arrays["position"]), jnp.asarray(arrays["log_weight"]))
+        self.path = [tuple(map(float, row)) for row in arrays["path"]]
+        self.num_observations = float(plain["num_observations"])
+        self.num_chunks = int(plain["num_chunks"])
+        self.heating_bias = float(plain["heating_bias"])
+        self.settled_variance = float(plain["settled_variance"])
+        self.widest_spread = float(plain["widest_spread"])
+        self.counts = {name: int(value) for name, value in plain["counts"].items()}
+
+
+@partial(jax.jit, static_argnums=3)
+def _draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) -> Cloud:
+    def draw(island: Array) -> Array:
+        keys = jax.random.split(jax.random.fold_in(key, island), num_particles)
+        return jax.vmap(model.draw)(keys)
+
+    position = jax.vmap(draw)(islands)
+    return Cloud(position, jnp.zeros(position.shape[:2]))
+
+
+@partial(jax.jit, static_argnums=4)
+def _draw_rows(
+    key: Array, counters: Array, islands: Array, kept: Array, shape: tuple[int, int]
+) -> Array:
+    """Rows of the mini-batches of each island, drawn with replacement."""
+    key = jax.random.fold_in(jax.random.fold_in(key, counters[0]), counters[1])
+    keys = jax.vmap(partial(jax.random.fold_in, key))(islands)
+    return jax.vmap(lambda k: jax.random.randint(k, shape, 0, kept))(keys)
+
+
+@jax.jit
+def _row_values(model: Model, positions: Array, values: PyTree) -> Array:
+    def evaluate(position: Array) -> Array:
+        return model.row_log_likelihoods(model.transform(position)[0], values)
+
+    return jax.vmap(jax.vmap(evaluate))(positions)
+
+
+def _last(column: np.ndarray, increment: np.ndarray) -> np.ndarray:
+    """The entry of each island's last step."""
+    last = np.maximum(np.sum(increment > 0, axis=0) - 1, 0)
+    return np.asarray(np.take_along_axis(column, last[None], axis=0)[0])

@@ -1,0 +1,9 @@
+"""One file per move; each is ``init`` and ``step`` behind the one Kernel protocol."""
+
+from weighbridge.kernels.hmc import HMC
+from weighbridge.kernels.metropolis import Metropolis
+from weighbridge.kernels.schedule import RobbinsMonro
+from weighbridge.kernels.sghmc import SGHMC
+from weighbridge.kernels.sgld import SGLD
+
+__all__ = ["HMC", "SGHMC", "SGLD", "Metropolis", "RobbinsMonro"]

@@ -1,0 +1,181 @@
+"""A uniform sample of the rows of a stream, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from jax import tree_util
+
+from weighbridge.base import DataError
+from weighbridge.data import NumpyArray, Values, check_weight, num_rows, split
+
+_PIECE_ROWS = 1 << 18
+
+
+class Reservoir:
+    """Uniform sample of all rows seen: every one of them while at most `capacity` were seen.
+
+    Algorithm R: row t > capacity (counting from 1) replaces slot floor(u t), u ~ U(0, 1), if
+    that is below capacity. Each such row uses one uniform, so the sample does not depend on how
+    the stream was cut into blocks.
+
+    Args:
+        capacity: the most rows to keep; memory grows with the rows seen, up to this.
+        seed: of the random numbers.
+
+    Reference: Vitter (1985), Random sampling with a reservoir, ACM TOMS 11:37-57.
+
+    >>> reservoir = Reservoir(capacity=3, seed=0)
+    >>> reservoir.append(np.arange(10.0), np.ones(10))
+    >>> reservoir.num_kept, reservoir.num_seen, reservoir.is_complete
+    (3, 10, False)
+    >>> reservoir.gather(np.array([[0, 1], [2, 2]]))[0].shape
+    (2, 2)
+    """
+
+    def __init__(self, capacity: int, seed: int) -> None:
+        if capacity < 1:
+            raise DataError(f"capacity is {capacity}. Keep at least one row.")
+        self.capacity = capacity
+        self.num_seen = 0
+        self._generator = np.random.Generator(np.random.Philox(seed))
+        self._layout: Any = None
+        self._stores: list[NumpyArray] = []  # the leaves, then the weights
+
+    @property
+    def num_kept(self) -> int:
+        """Number of rows in the sample."""
+        return min(self.num_seen, self.capacity)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row seen is kept."""
+        return self.num_seen <= self.capacity
+
+    def append(self, values: Values, weight: NumpyArray) -> None:
+        """Offer the rows of one block, each with its weight, to the sample."""
+        check_weight(weight, num_rows(values))
+        if not num_rows(values):
+            return
+        columns = [*tree_util.tree_leaves(values), np.asarray(weight, dtype=np.float64)]
+        layout = _encode(values)
+        if self._layout is None:
+            self._layout = layout
+            self._stores = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in columns]
+        fits = layout == self._layout and all(
+            leaf.shape[1:] == store.shape[1:] and leaf.dtype == store.dtype
+            for leaf, store in zip(columns, self._stores, strict=True)
+        )
+        if not fits:
+            raise DataError(
+                f"The rows from row {self.num_seen} on differ in structure, shape or type from "
+                "those before. Pass every block through one RowChecker first."
+            )
+        for piece in split(columns, _PIECE_ROWS):  # bounds the memory for the slots
+            self._append(piece)
+
+    def _append(self, columns: list[NumpyArray]) -> None:
+        rows = len(columns[0])
+        num_free = min(rows, self.capacity - self.num_kept)
+        needed = self.num_kept + num_free
+        if needed > len(self._stores[0]):
+            size = min(self.capacity, max(needed, 2 * len(self._stores[0])))
+            self._stores = [_grown(store, size) for store in self._stores]
+        times = self.num_seen + np.arange(num_free + 1, rows + 1)
+        drawn = (self._generator.random(len(times)) * times).astype(np.int64)
+        slots = np.concatenate([np.arange(self.num_kept, needed), drawn])
+        chosen = np.flatnonzero(slots < self.capacity)
+        # Of the rows that fall on one slot the last wins: np.unique finds the first, so reverse.
+        targets, last = np.unique(slots[chosen][::-1], return_index=True)
+        origins = chosen[::-1][last]
+        for store, leaf in zip(self._stores, columns, strict=True):
+            store[targets] = leaf[origins]
+        self.num_seen += rows
+
+    def gather(self, indices: NumpyArray) -> tuple[Values, NumpyArray]:
+        """Rows of the sample.
+
+        Args:
+            indices: integers in [0, num_kept), of any shape.
+
+        Returns:
+            Values whose leaves have the shape `indices.shape + trailing`, and the weights.
+        """
+        indices = np.asarray(indices)
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.num_kept:
+            raise DataError(
+                f"indices run from {indices.min()} to {indices.max()}, and {self.num_kept} rows "
+                "are kept. Use integers from 0 to num_kept - 1."
+            )
+        if self._layout is None:
+            raise DataError("The reservoir is empty. Append rows first.")
+        *leaves, weight = [np.take(store, indices, axis=0) for store in self._stores]
+        return _decode(self._layout, iter(leaves)), weight
+
+    def state(self) -> dict[str, NumpyArray]:
+        """Everything that a bit-identical continuation needs, as arrays of numbers."""
+        bits: Any = self._generator.bit_generator.state
+        layout = json.dumps(self._layout).encode()
+        return {
+            "counts": np.array([self.capacity, self.num_seen], dtype=np.int64),
+            "counter": bits["state"]["counter"].copy(),
+            "key": bits["state"]["key"].copy(),
+            "buffer": bits["buffer"].copy(),
+            "position": np.array(
+                [bits["buffer_pos"], bits["has_uint32"], bits["uinteger"]], dtype=np.int64
+            ),
+            "layout": np.frombuffer(layout, dtype=np.uint8).copy(),
+            **{f"store_{i}": store[: self.num_kept].copy() for i, store in enumerate(self._stores)},
+        }
+
+    def restore(self, state: Mapping[str, NumpyArray]) -> None:
+        """Continue from what `state` returned, in a reservoir of the same capacity."""
+        capacity, num_seen = (int(count) for count in state["counts"])
+        if capacity != self.capacity:
+            raise DataError(
+                f"The saved reservoir has capacity {capacity}, this one {self.capacity}. "
+                f"Create it with capacity={capacity}."
+            )
+        position, has_half, half = (int(entry) for entry in state["position"])
+        self._generator.bit_generator.state = {
+            "bit_generator": "Philox",
+            "state": {"counter": state["counter"], "key": state["key"]},
+            "buffer": state["buffer"],
+            "buffer_pos": position,
+            "has_uint32": has_half,
+            "uinteger": half,
+        }
+        self.num_seen = num_seen
+        self._layout = json.loads(np.asarray(state["layout"], dtype=np.uint8).tobytes())
+        num_stores = sum(name.startswith("store_") for name in state)
+        self._stores = [np.array(state[f"store_{i}"]) for i in range(num_stores)]
+
+
+def _grown(store: NumpyArray, size: int) -> NumpyArray:
+    larger = np.empty((size, *store.shape[1:]), store.dtype)
+    larger[: len(store)] = store
+    return larger
+
+
+def _encode(tree: Values) -> Any:
+    """Nested dicts, lists and tuples of arrays as JSON: a treedef cannot be saved."""
+    if type(tree) is dict:
+        return {"dict": [[key, _encode(tree[key])] for key in sorted(tree)]}
+    if type(tree) in (list, tuple):
+        return {type(tree).__name__: [_encode(item) for item in tree]}
+    if not tree_util.all_leaves([tree]):
+        raise DataError(f"A reservoir cannot hold a {type(tree).__name__}. Use a dict of arrays.")
+    return "array"
+
+
+def _decode(layout: Any, leaves: Iterator[NumpyArray]) -> Values:
+    if layout == "array":
+        return next(leaves)
+    ((kind, items),) = layout.items()
+    if kind == "dict":
+        return {key: _decode(item, leaves) for key, item in items}
+    decoded = [_decode(item, leaves) for item in items]
+    return decoded if kind == "list" else tuple(decoded)

@@ -1,0 +1,192 @@
+"""What an estimator gives back: the log evidence with its error, the path, the posterior."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weighbridge import checkpoint, export, plots
+from weighbridge.base import CheckpointError, MethodError, Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = "weighbridge.evidence.1"
+
+
+class Trace(Mapping[str, np.ndarray]):
+    """The path of an estimate: columns of equal length, by name or as attributes.
+
+    >>> trace = Trace(rows=np.array([500, 1000]), log_evidence=np.array([-700.0, -1400.0]))
+    >>> trace["rows"].tolist(), trace.rows.tolist(), list(trace)
+    ([500, 1000], [500, 1000], ['rows', 'log_evidence'])
+    """
+
+    def __init__(self, **columns: np.ndarray) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name.startswith("_") or name not in self._columns:
+            raise AttributeError(f"The trace has the columns {list(self._columns)}, not {name!r}.")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        length = len(next(iter(self._columns.values()), ()))
+        return f"Trace({', '.join(self._columns)}; {length} points)"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The log evidence of a model, with everything that was learned on the way.
+
+    Attributes:
+        log_evidence: log of the marginal likelihood, in nats.
+        std_error: its standard error; NaN when it cannot be stated.
+        num_observations: rows that were weighed, repeated rows counted.
+        method: name of the estimator.
+        trace: the path, one entry per chunk or temperature.
+        samples: posterior draws by parameter name, the draw along the first axis.
+        log_weights: their normalised log weights.
+        diagnostics: what the estimator measured about itself.
+        flags: every reason for caution; empty if there is none.
+        elapsed: seconds of wall clock.
+    """
+
+    log_evidence: float
+    std_error: float
+    num_observations: int
+    method: str
+    trace: Trace
+    samples: dict[str, np.ndarray]
+    log_weights: np.ndarray
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[Status, ...] = ()
+    elapsed: float = 0.0
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+    def __str__(self) -> str:
+        error = "+- unknown" if math.isnan(self.std_error) else f"+- {_digits(self.std_error)}"
+        value = _digits(self.log_evidence, self.std_error)
+        plural = "" if self.num_observations == 1 else "s"
+        text = (
+            f"log evidence {value} {error} ({self.method}, "
+            f"{self.num_observations:,} observation{plural}, {self.elapsed:.1f} s)"
+        )
+        return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
+
+    def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
+        """Equally weighted posterior draws, by systematic resampling of the weighted ones."""
+        if num_samples < 1:
+            raise MethodError(f"num_samples must be at least 1, not {num_samples}.")
+        points = (np.arange(num_samples) + np.random.default_rng(seed).random()) / num_samples
+        cumulative = np.cumsum(np.exp(self.log_weights))
+        chosen = np.searchsorted(cumulative / cumulative[-1], points, side="right")
+        chosen = np.minimum(chosen, len(cumulative) - 1)
+        return {name: draws[chosen] for name, draws in self.samples.items()}
+
+    def summary(self, probability: float = 0.9) -> export.Table:
+        """Posterior mean, standard deviation and equal-tailed interval of every parameter.
+
+        Args:
+            probability: mass inside the interval.
+        """
+        if not 0 < probability < 1:
+            raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
+        weights = np.exp(self.log_weights)
+        return export.summarise(self.samples, weights / weights.sum(), probability)
+
+    def plot(self) -> Figure:
+        """Log evidence per row and annealing steps against the rows seen."""
+        return plots.plot_paths({self.method: self.trace})
+
+    def to_arviz(self, *, num_samples: int = 1000, seed: int = 0) -> Any:
+        """Equally weighted draws as an ArviZ data tree (extra ``arviz``)."""
+        return export.to_arviz(self.resample(num_samples, seed=seed))
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to one safetensors file; ``load`` reads it back exactly."""
+        arrays = {f"trace/{name}": column for name, column in self.trace.items()}
+        arrays |= {f"samples/{name}": draws for name, draws in self.samples.items()}
+        arrays["log_weights"] = self.log_weights
+        plain = {}
+        for name, value in self.diagnostics.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"diagnostics/{name}"] = value
+            else:
+                plain[name] = value
+        metadata = {
+            "log_evidence": self.log_evidence,
+            "std_error": self.std_error,
+            "num_observations": self.num_observations,
+            "method": self.method,
+            "elapsed": self.elapsed,
+            "flags": [flag.name for flag in self.flags],
+            "diagnostics": plain,
+            "order": list(arrays),
+        }
+        checkpoint.write(path, SCHEMA, arrays, metadata)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evidence:
+        """Read a result that ``save`` wrote."""
+        arrays, metadata = checkpoint.read(path, SCHEMA)
+        try:
+            groups: dict[str, dict[str, np.ndarray]] = {}
+            for full_name in metadata["order"]:
+                group, _, name = full_name.partition("/")
+                groups.setdefault(group, {})[name] = arrays[full_name]
+            return cls(
+                log_evidence=float(metadata["log_evidence"]),
+                std_error=float(metadata["std_error"]),
+                num_observations=int(metadata["num_observations"]),
+                method=str(metadata["method"]),
+                trace=Trace(**groups.get("trace", {})),
+                samples=groups.get("samples", {}),
+                log_weights=arrays["log_weights"],
+                diagnostics=metadata["diagnostics"] | groups.get("diagnostics", {}),
+                flags=tuple(Status[name] for name in metadata["flags"]),
+                elapsed=float(metadata["elapsed"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} is not a complete result: {error!r}.") from error
+
+    def to_json(self) -> str:
+        """The numbers, without draws, as one line of JSON."""
+        return json.dumps(
+            {
+                "log_evidence": self.log_evidence,
+                "std_error": None if math.isnan(self.std_error) else self.std_error,
+                "num_observations": self.num_observations,
+                "method": self.method,
+                "status": [flag.name for flag in self.flags] or [Status.OK.name],
+                "rows_skipped": int(self.diagnostics.get("rows_skipped", 0)),
+                "elapsed": self.elapsed,
+            }
+        )
+
+
+def _digits(value: float, error: float | None = None) -> str:
+    """A number with the digits that its error allows (or, for an error, two of them)."""
+    scale = abs(value) if error is None else error
+    if not math.isfinite(scale) or scale == 0:
+        return f"{value:.2f}"
+    return f"{value:.{min(max(1 - math.floor(math.log10(scale)), 0), 6)}f}"

@@ -1,0 +1,302 @@
+"""The one loop: data in, checked and cut to chunks; evidence out, with progress."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from weighbridge.base import DataError, MethodError, PyTree, Status
+from weighbridge.data import RowChecker, num_rows, rechunk, split
+from weighbridge.estimators import SGAIS, SGAISRun, resolve
+from weighbridge.model import Model, check_row_function, split_weight
+from weighbridge.particles import combine_islands
+from weighbridge.progress import Reporter, choose_reporter
+from weighbridge.result import Evidence
+from weighbridge.sources import Source, open_source
+
+RowPolicy = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update of a stream brought.
+
+    Attributes:
+        log_evidence: of all rows seen, in nats.
+        std_error: its standard error; NaN when it cannot be stated.
+        log_predictive: log evidence gained, log p(new rows | rows before).
+        num_observations: rows seen in all.
+        annealing_steps: of these rows, averaged over islands and summed over chunks.
+        ess: effective particles of an island, on average.
+        rows_skipped: bad rows left out of this update.
+        flags: every reason for caution.
+        elapsed: seconds that this update took.
+    """
+
+    log_evidence: float
+    std_error: float
+    log_predictive: float
+    num_observations: int
+    annealing_steps: float
+    ess: float
+    rows_skipped: int
+    flags: tuple[Status, ...]
+    elapsed: float
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+
+class Session:
+    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+
+    def __init__(
+        self, model: Model, method: SGAIS, seed: int, on_bad_row: RowPolicy, first_island: int = 0
+    ) -> None:
+        if not isinstance(model, Model):
+            raise MethodError(
+                f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function "
+                "use wb.from_numpyro."
+            )
+        self.model, self.method = model, method
+        self.checker = RowChecker(on_bad_row, model.check_rows)
+        self.run: SGAISRun = method.start(model, seed=seed, first_island=first_island)
+        self.weight_counts_rows: bool | None = None
+        self.elapsed = 0.0
+
+    def admit(self, values: PyTree) -> PyTree:
+        """Check a block of rows; the first also checks the model against its columns."""
+        if num_rows(values) and self.weight_counts_rows is None:
+            self.weight_counts_rows = check_row_function(self.model, values)
+        return self.checker(values)
+
+    def absorb(self, values: PyTree) -> None:
+        """Bring in one chunk of admitted rows."""
+        began = time.perf_counter()
+        self.run.absorb(*split_weight(values, bool(self.weight_counts_rows)))
+        self.elapsed += time.perf_counter() - began
+
+    def result(self) -> Evidence:
+        """The evidence so far."""
+        if not self.run.path:
+            raise DataError(
+                "There is no row to weigh: the data is empty"
+                + (", or every row was skipped." if self.checker.rows_skipped else ".")
+            )
+        extra = {
+            "rows_skipped": self.checker.rows_skipped,
+            "weighted_rows": bool(self.weight_counts_rows),
+        }
+        return self.run.result(self.elapsed, extra)
+
+
+def update_session(session: Session, values: PyTree) -> Update:
+    """Check all rows of an update, then absorb them chunk by chunk."""
+    if num_rows(values) == 0:
+        raise DataError("The update has no rows. Skip it, or wait until there is one.")
+    began = time.perf_counter()
+    run, skipped = session.run, session.checker.rows_skipped
+    rows = session.admit(values)
+    before, first = (run.path[-1][1] if run.path else 0.0), len(run.path)
+    absorbed = 0
+    for chunk in split(rows, session.method.chunk_size):
+        try:
+            session.absorb(chunk)
+        except Exception as error:
+            error.add_note(f"The first {absorbed} rows of this update had been absorbed.")
+            raise
+        absorbed += num_rows(chunk)
+    elapsed = time.perf_counter() - began
+    if not run.path:
+        raise DataError("Every row so far was skipped: there is nothing to weigh.")
+    seen, log_evidence, std_error = run.path[-1][:3]
+    return Update(
+        log_evidence=log_evidence,
+        std_error=std_error,
+        log_predictive=log_evidence - before,
+        num_observations=round(seen),
+        annealing_steps=sum(point[3] for point in run.path[first:]),
+        ess=run.path[-1][4],
+        rows_skipped=session.checker.rows_skipped - skipped,
+        flags=run.flags(),
+        elapsed=elapsed,
+    )
+
+
+def evidence(
+    model: Model,
+    data: Any = None,
+    method: str | SGAIS = "auto",
+    *,
+    seed: int = 0,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: bool | Reporter | None = None,
+    on_bad_row: RowPolicy = "raise",
+) -> Evidence:
+    r"""The log evidence of a model on data, log Z = log \int p(data | theta) p(theta) d theta.
+
+    Args:
+        model: a ``wb.Model``.
+        data: an array, a dict or other pytree of arrays with one leading axis, a data frame, the
+            path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
+        method: a method object, or its name for the defaults.
+        seed: the same seed gives the same numbers.
+        tolerance: standard error (nats) to reach; islands are added until it is.
+        time_limit: seconds after which no more islands are added.
+        progress: True or False, or a reporter; by default a bar on a terminal.
+        on_bad_row: "raise", or "skip" to leave out and count rows that cannot be used.
+
+    Returns:
+        The log evidence with its error, the posterior, and the path.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> small = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=100, batch_size=50)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, small, seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
+    True
+    """
+    chosen = resolve(method)
+    _check_limits(chosen, tolerance, time_limit)
+    if data is None:
+        raise DataError(f"{chosen.name} weighs rows: give it data.")
+    source = open_source(data)
+    if source.in_memory and source.num_rows:
+        # Rows that are in memory anyway can all be reached: no reservoir is needed.
+        chosen = replace(chosen, reservoir=max(chosen.reservoir, source.num_rows))
+    reporter = choose_reporter(progress)
+    began = time.perf_counter()
+    results: list[Evidence] = []
+    try:
+        while True:
+            results.append(
+                _one_pass(
+                    model,
+                    source,
+                    chosen,
+                    seed,
+                    reporter,
+                    on_bad_row,
+                    len(results) * chosen.num_islands,
+                )
+            )
+            merged = _merge(results, time.perf_counter() - began)
+            if tolerance is None or merged.std_error <= tolerance:
+                return merged
+            out_of_time = time_limit is not None and time.perf_counter() - began >= time_limit
+            if out_of_time or not source.reopenable or _is_hopeless(results, tolerance):
+                return replace(merged, flags=(*merged.flags, Status.TOLERANCE_NOT_REACHED))
+    finally:
+        reporter.close()
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A model, and how it sees a block of the common data."""
+
+    model: Model
+    view: Callable[[PyTree], PyTree]
+
+
+def weigh_together(
+    competitors: Mapping[str, Competitor],
+    blocks: Iterable[PyTree],
+    method: SGAIS,
+    *,
+    seed: int = 0,
+    on_bad_row: RowPolicy = "raise",
+    reporter: Reporter,
+    total: int | None = None,
+) -> dict[str, Evidence]:
+    """The evidence of several models in one pass over data that may be read only once."""
+    sessions = {
+        name: Session(competitor.model, method, seed, on_bad_row)
+        for name, competitor in competitors.items()
+    }
+    reporter.start(total)
+    try:
+        for block in rechunk(blocks, method.chunk_size):
+            # Every model checks the rows before the first takes them in.
+            admitted = {
+                name: session.admit(competitors[name].view(block))
+                for name, session in sessions.items()
+            }
+            for name, session in sessions.items():
+                if num_rows(admitted[name]):
+                    session.absorb(admitted[name])
+                    _report(reporter, session, name if len(sessions) > 1 else "")
+        return {name: session.result() for name, session in sessions.items()}
+    finally:
+        reporter.close()
+
+
+def _report(reporter: Reporter, session: Session, label: str = "") -> None:
+    if session.run.path:
+        _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
+        reporter.update(session.run.rows.num_seen, log_evidence, annealing_steps, label)
+
+
+def _one_pass(
+    model: Model,
+    source: Source,
+    method: SGAIS,
+    seed: int,
+    reporter: Reporter,
+    on_bad_row: RowPolicy,
+    first_island: int,
+) -> Evidence:
+    session = Session(model, method, seed, on_bad_row, first_island)
+    reporter.start(source.num_rows)
+    for chunk in rechunk(map(session.admit, source.blocks()), method.chunk_size):
+        session.absorb(chunk)
+        _report(reporter, session)
+    return session.result()
+
+
+def _merge(results: list[Evidence], elapsed: float) -> Evidence:
+    """Several rounds of islands as one result; the path shown is the first round's."""
+    if len(results) == 1:
+        return replace(results[0], elapsed=elapsed)
+    islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in results])
+    bias = float(np.mean([r.diagnostics["heating_bias"] for r in results]))
+    combined = combine_islands(islands)
+    # Each round's own error, and the spread over the islands of all rounds: the larger counts.
+    within = np.mean([r.std_error**2 - r.diagnostics["heating_bias"] ** 2 for r in results])
+    variance = max(within / len(results), combined.std_error**2)
+    log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
+    log_weights = log_weights - log_weights.max()
+    first = results[0]
+    return replace(
+        first,
+        log_evidence=combined.log_evidence,
+        std_error=math.hypot(math.sqrt(variance), bias),
+        samples={n: np.concatenate([r.samples[n] for r in results]) for n in first.samples},
+        log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
+        diagnostics={**first.diagnostics, "island_log_evidence": islands, "heating_bias": bias},
+        flags=tuple(dict.fromkeys(flag for r in results for flag in r.flags)),
+        elapsed=elapsed,
+    )
+
+
+def _is_hopeless(results: list[Evidence], tolerance: float) -> bool:
+    """Whether a bias that more islands do not shrink is alone above the tolerance."""
+    return bool(abs(np.mean([r.diagnostics["heating_bias"] for r in results])) > tolerance)
+
+
+def _check_limits(method: SGAIS, tolerance: float | None, time_limit: float | None) -> None:
+    for name, value in (("tolerance", tolerance), ("time_limit", time_limit)):
+        if value is not None and not value > 0:
+            raise MethodError(f"{name} must be positive, not {value!r}.")
+    if tolerance is not None and (method.num_islands < 4 or not method.states_error):
+        raise MethodError(
+            "A tolerance needs a method that states its error: SGAIS with four or more islands, "
+            "and not SGAIS.published()."
+        )

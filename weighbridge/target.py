@@ -1,0 +1,249 @@
+"""Log densities that can be called, and are pytrees: exact, tempered, on mini-batches.
+
+A target is the log prior plus a sum of likelihood terms. What changes while sampling (the
+temperature, the mini-batch) is a leaf of the pytree, so that changing it never retraces.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, Self, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array, PyTree
+from weighbridge.model import Model, Parameters
+
+# Rows are summed in blocks of this many, so that memory stays flat in the data size.
+BLOCK_ROWS = 4096
+
+
+class Term(Protocol):
+    """A piece of the log-likelihood: exact, tempered or estimated on a mini-batch."""
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """Value of the term at the parameters."""
+        ...
+
+    def subsample(self, step: Array) -> Term:
+        """The same term on the mini-batch of this step; an exact term returns itself."""
+        ...
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """Variance of the term's gradient over mini-batches, per coordinate."""
+        ...
+
+
+class _ExactTerm:
+    """What exact terms have in common: no mini-batch, no noise."""
+
+    def subsample(self, step: Array) -> Self:
+        """An exact term does not change."""
+        return self
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """An exact term has no gradient noise."""
+        return jnp.zeros_like(position)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["values", "weight"], meta_fields=[])
+@dataclass(frozen=True)
+class Rows(_ExactTerm):
+    """The exact log-likelihood of some rows, sum_k weight_k log p(row_k | theta).
+
+    Padding rows have weight 0 and add exactly nothing.
+    """
+
+    values: PyTree
+    weight: Array | np.ndarray
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """Sum over the rows, block by block."""
+        num_rows = self.weight.shape[0]
+        if num_rows <= BLOCK_ROWS:
+            return _weighted_sum(model, parameters, self)
+        num_blocks = num_rows // BLOCK_ROWS
+        head = jax.tree_util.tree_map(
+            lambda leaf: leaf[: num_blocks * BLOCK_ROWS].reshape(
+                num_blocks, BLOCK_ROWS, *leaf.shape[1:]
+            ),
+            self,
+        )
+        add = jax.checkpoint(lambda rows: _weighted_sum(model, parameters, rows))
+        total, _ = jax.lax.scan(lambda carry, rows: (carry + add(rows), None), 0.0, head)
+        tail = jax.tree_util.tree_map(lambda leaf: leaf[num_blocks * BLOCK_ROWS :], self)
+        return total + _weighted_sum(model, parameters, tail)
+
+
+def _weighted_sum(model: Model, parameters: Parameters, rows: Rows) -> Array:
+    log_likelihoods = model.row_log_likelihoods(parameters, rows.values)
+    return jnp.sum(jnp.where(rows.weight > 0, rows.weight * log_likelihoods, 0.0))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=[])
+@dataclass(frozen=True)
+class Total(_ExactTerm):
+    """The log-likelihood of a model that does not factorise over rows."""
+
+    data: PyTree = None
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """Call ``f(parameters)`` or ``f(parameters, data)``, whichever the model has."""
+        function = model.total_log_likelihood
+        assert function is not None
+        takes_data = len(inspect.signature(function).parameters) > 1
+        return jnp.asarray(function(parameters, self.data) if takes_data else function(parameters))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["term", "temperature"], meta_fields=[])
+@dataclass(frozen=True)
+class Tempered:
+    """A term raised to a power: temperature * log p(rows | theta)."""
+
+    term: Term
+    temperature: Array | float
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """The power times the term."""
+        return self.temperature * self.term(model, parameters)
+
+    def subsample(self, step: Array) -> Tempered:
+        """Temper the term on its mini-batch."""
+        return replace(self, term=self.term.subsample(step))
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """The power enters squared."""
+        return self.temperature**2 * self.term.gradient_variance(model, position)
+
+
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["batches", "scale", "batch"], meta_fields=[]
+)
+@dataclass(frozen=True)
+class Batches:
+    r"""A log-likelihood estimated on mini-batches that were drawn beforehand.
+
+    .. math:: \hat\ell(\theta) = \frac{n}{|B|} \sum_{k \in B} w_k \log p(y_k | \theta)
+
+    Step t uses batch t modulo the number of batches.
+
+    Args:
+        batches: rows with two leading axes, batches and rows of a batch.
+        scale: n / |B|, with n the number of rows that the batches were drawn from.
+        batch: the batch in use; ``subsample`` changes it.
+    """
+
+    batches: Rows
+    scale: Array | np.ndarray | float
+    batch: Array | np.ndarray | int = 0
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """The scaled sum over the batch in use."""
+        return jnp.asarray(self.scale) * _weighted_sum(model, parameters, self._rows())
+
+    def subsample(self, step: Array) -> Batches:
+        """Go to the batch of this step."""
+        return replace(self, batch=step % self.batches.weight.shape[0])
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """Estimate (n / |B|)^2 |B| Var_k[w_k grad log p(y_k | theta)] from the batch itself."""
+        return _batch_gradient_variance(model, position, self._rows(), self.scale)
+
+    def _rows(self) -> Rows:
+        rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[self.batch], self.batches)
+        return cast(Rows, rows)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["rows", "key", "step"],
+    meta_fields=["batch_size"],
+)
+@dataclass(frozen=True)
+class Subsampled:
+    """A log-likelihood estimated on mini-batches drawn on the fly, with replacement.
+
+    The batch of a step follows from the key and the step alone. Particles that share the
+    target share the batch.
+    """
+
+    rows: Rows
+    key: Array
+    batch_size: int
+    step: Array | int = 0
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """The scaled sum over the batch of this step."""
+        return self._scale() * _weighted_sum(model, parameters, self._batch())
+
+    def subsample(self, step: Array) -> Subsampled:
+        """Go to the batch of this step."""
+        return replace(self, step=step)
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """Estimate the variance of the gradient over batches from the batch itself."""
+        return _batch_gradient_variance(model, position, self._batch(), self._scale())
+
+    def _scale(self) -> float:
+        return self.rows.weight.shape[0] / self.batch_size
+
+    def _batch(self) -> Rows:
+        key = jax.random.fold_in(self.key, self.step)
+        chosen = jax.random.randint(key, (self.batch_size,), 0, self.rows.weight.shape[0])
+        rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[chosen], self.rows)
+        return cast(Rows, rows)
+
+
+def _batch_gradient_variance(
+    model: Model, position: Array, rows: Rows, scale: Array | np.ndarray | float
+) -> Array:
+    function = model.require_rows()
+
+    def gradient(row: PyTree, weight: Array | np.ndarray) -> Array:
+        slope: Array = jax.grad(lambda u: function(model.transform(u)[0], row))(position)
+        return jnp.asarray(weight) * slope
+
+    gradients = jax.vmap(gradient)(rows.values, rows.weight)
+    return jnp.asarray(scale) ** 2 * gradients.shape[0] * jnp.var(gradients, axis=0, ddof=1)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["model", "terms"], meta_fields=[])
+@dataclass(frozen=True)
+class Target:
+    r"""The log density of a posterior on unconstrained vectors.
+
+    .. math:: \log f(u) = \log p(u) + \sum_t \ell_t(T(u))
+
+    >>> import numpy as np, numpyro.distributions as dist
+    >>> model = Model({"mu": dist.Normal(0, 1)}, lambda p, y: dist.Normal(p["mu"], 1).log_prob(y))
+    >>> rows = Rows(np.array([0.0, 1.0]), np.ones(2))
+    >>> with jax.enable_x64(True):
+    ...     density = Target(model, (Tempered(rows, 0.5),))(np.zeros(1))
+    >>> round(float(density), 6)
+    -2.087877
+    """
+
+    model: Model
+    terms: tuple[Term, ...]
+
+    def __call__(self, position: Array) -> Array:
+        """Log density at an unconstrained position."""
+        parameters, log_density = self.model.transform(position)
+        for term in self.terms:
+            log_density = log_density + term(self.model, parameters)
+        return log_density
+
+    def subsample(self, step: Array) -> Target:
+        """The same target on the mini-batch of this step."""
+        return replace(self, terms=tuple(term.subsample(step) for term in self.terms))
+
+    def gradient_variance(self, position: Array) -> Array:
+        """Variance of the gradient over mini-batches, per coordinate."""
+        total = jnp.zeros_like(position)
+        for term in self.terms:
+            total = total + term.gradient_variance(self.model, position)
+        return total

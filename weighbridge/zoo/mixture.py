@@ -1,0 +1,178 @@
+"""A mixture of Gaussians with diagonal covariances, its assignments summed out."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from weighbridge.base import Array, ModelError
+from weighbridge.model import Model
+from weighbridge.zoo.arguments import check_count
+
+LOG_TWO_PI = math.log(2.0 * math.pi)
+
+# Draws from the prior among which a simulation takes the one with the clearest clusters.
+NUM_CANDIDATES = 256
+
+# The stream with a shifting distribution: the phases use the first 3, 5 and 7 clusters.
+SHIFT_CLUSTERS = (3, 5, 7)
+SHIFT_MEANS = np.array(
+    [[-3.0, -2.0], [3.0, -2.0], [0.0, 3.0], [-1.2, -2.8], [2.0, 2.6], [3.2, 0.0], [-1.6, 1.4]]
+)
+SHIFT_SCALES = np.array(
+    [[0.7, 0.6], [0.6, 0.8], [0.6, 0.7], [0.5, 0.6], [0.7, 0.5], [0.5, 0.8], [0.8, 0.4]]
+)
+
+
+def model(num_components: int = 5, num_features: int = 2) -> Model:
+    r"""Gaussian mixture with diagonal covariances.
+
+    .. math::
+
+        p(y) = \sum_k \beta_k \prod_j N(y_j | \mu_{kj}, \sigma^2_{kj}), \qquad
+        \beta \sim \text{Dirichlet}(1), \quad
+        \sigma^2_{kj} \sim \text{InverseGamma}(1, 1), \quad
+        \mu_{kj} \sim N(0, 4 \sigma^2_{kj})
+
+    Args:
+        num_components: number of Gaussians K.
+        num_features: length of one observation.
+
+    Returns:
+        A model of rows that are vectors (the data is one array ``[n, num_features]``), with
+        parameters "weights" [K], "s2" and "mu" [K, num_features]; the same object for the
+        same arguments.
+
+    >>> model()
+    Model(weights[5], s2[5, 2], mu[5, 2]; 24 dimensions)
+    >>> model(3).exchangeable
+    (('weights', 0), ('mu', 0), ('s2', 0))
+
+    Reference: Cameron, Eggers and Kroon (2019), Entropy 21:1109, appendix B.3.
+    """
+    return _build(
+        check_count("num_components", num_components), check_count("num_features", num_features)
+    )
+
+
+@functools.cache
+def _build(num_components: int, num_features: int) -> Model:
+    shape = [num_components, num_features]
+    return Model(
+        prior={
+            "weights": dist.Dirichlet(np.ones(num_components)),
+            "s2": dist.InverseGamma(1.0, 1.0).expand(shape).to_event(2),
+            "mu": _prior_of_means,
+        },
+        log_likelihood=_log_likelihood,
+        exchangeable={"weights": 0, "mu": 0, "s2": 0},
+    )
+
+
+def _prior_of_means(parameters: Any) -> Any:
+    return dist.Normal(0.0, 2.0 * jnp.sqrt(parameters["s2"])).to_event(2)
+
+
+def _log_likelihood(parameters: Any, row: Any) -> Array:
+    mean, variance = parameters["mu"], parameters["s2"]
+    if row.shape != mean.shape[1:]:
+        raise ModelError(
+            f"The mixture is a model of vectors of length {mean.shape[1]}; a row of this data "
+            f"has the shape {list(row.shape)}. Give num_features, or one array [n, "
+            f"{mean.shape[1]}]."
+        )
+    # Nothing but the squares depends on the row: vmap computes the rest once for all rows.
+    smallest = np.finfo(mean.dtype).tiny
+    log_weight = jnp.log(jnp.maximum(parameters["weights"], smallest))
+    constant = log_weight - 0.5 * jnp.sum(LOG_TWO_PI + jnp.log(variance), axis=-1)
+    squares = jnp.sum((row - mean) ** 2 * (0.5 / variance), axis=-1)
+    log_density: Array = jax.nn.logsumexp(constant - squares)
+    return log_density
+
+
+def simulate(
+    num_rows: int, *, num_components: int = 5, num_features: int = 2, seed: int = 0
+) -> np.ndarray:
+    """Rows from the mixture with the parameters of ``simulate_parameters``.
+
+    The first rows of a longer simulation are those of a shorter one.
+
+    >>> simulate(100).shape
+    (100, 2)
+    """
+    num_rows = check_count("num_rows", num_rows, least=0)
+    truth = simulate_parameters(num_components=num_components, num_features=num_features, seed=seed)
+    _, of_rows = np.random.default_rng(seed).spawn(2)
+    of_components, of_noise = of_rows.spawn(2)
+    component = of_components.choice(num_components, size=num_rows, p=truth["weights"])
+    noise = of_noise.standard_normal((num_rows, num_features))
+    rows: np.ndarray = truth["mu"][component] + np.sqrt(truth["s2"][component]) * noise
+    return rows
+
+
+def simulate_parameters(
+    *, num_components: int = 5, num_features: int = 2, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """The parameters behind ``simulate``: the draw from the prior with the clearest clusters.
+
+    Draws from this prior mostly overlap. Of 256 draws it takes the one in which the two
+    nearest means lie farthest apart, in standard deviations, and no cluster is nearly empty.
+
+    >>> {name: value.shape for name, value in simulate_parameters().items()}
+    {'weights': (5,), 's2': (5, 2), 'mu': (5, 2)}
+    """
+    num_components = check_count("num_components", num_components)
+    num_features = check_count("num_features", num_features)
+    of_parameters, _ = np.random.default_rng(seed).spawn(2)
+    shape = (NUM_CANDIDATES, num_components, num_features)
+    weights = of_parameters.dirichlet(np.ones(num_components), size=NUM_CANDIDATES)
+    variance = 1.0 / of_parameters.standard_gamma(1.0, size=shape)
+    mean = 2.0 * np.sqrt(variance) * of_parameters.standard_normal(shape)
+    gap = mean[:, :, None] - mean[:, None, :]
+    pooled = 0.5 * (variance[:, :, None] + variance[:, None, :])
+    distance = np.sqrt(np.sum(gap**2 / pooled, axis=-1))
+    distance[:, np.arange(num_components), np.arange(num_components)] = np.inf
+    clearness = np.min(distance, axis=(1, 2)) * np.sqrt(np.min(weights, axis=1))
+    best = int(np.argmax(clearness))
+    return {"weights": weights[best], "s2": variance[best], "mu": mean[best]}
+
+
+def simulate_shift(
+    num_rows: int = 100_000, *, change_points: tuple[int, int] = (1_000, 10_000), seed: int = 0
+) -> np.ndarray:
+    """A stream in two dimensions whose distribution changes twice: 3, then 5, then 7 clusters.
+
+    Every phase keeps the clusters of the phase before it, all equally likely; the last two
+    clusters overlap earlier ones. Change points beyond the last row are not reached.
+
+    Args:
+        num_rows: length of the stream.
+        change_points: the first row with 5 clusters, and the first row with 7.
+        seed: of the generator.
+
+    Returns:
+        One array ``[num_rows, 2]``.
+
+    >>> simulate_shift(2_000).shape
+    (2000, 2)
+
+    Reference: the stream of 1,000, 9,000 and 90,000 rows in section 5.1.5 of the thesis that
+    extends Cameron, Eggers and Kroon (2019), Entropy 21:1109.
+    """
+    num_rows = check_count("num_rows", num_rows, least=0)
+    first, second = (check_count("change_points", point, least=0) for point in change_points)
+    if first > second:
+        raise ModelError(f"change_points must not decrease; they are {change_points}.")
+    of_clusters, of_noise = np.random.default_rng(seed).spawn(2)
+    phase = np.searchsorted([first, second], np.arange(num_rows), side="right")
+    num_clusters = np.array(SHIFT_CLUSTERS)[phase]
+    cluster = (of_clusters.random(num_rows) * num_clusters).astype(int)
+    noise = of_noise.standard_normal((num_rows, 2))
+    rows: np.ndarray = SHIFT_MEANS[cluster] + SHIFT_SCALES[cluster] * noise
+    return rows
