@@ -260,7 +260,10 @@ def anneal_step(
 
 
 class Annealed(NamedTuple):
-    """Particles at the end of a path, and what happened on each step (host arrays)."""
+    """Particles at the end of a path, and what happened on each step (host arrays).
+
+    An island that arrives before the others has increments of 0 from then on.
+    """
 
     cloud: Cloud
     steps: list[StepInfo]
@@ -310,8 +313,6 @@ def anneal(
             settings._replace(finish=float(stalled)),
             resampling=resampling,
         )
-        active = power < 1.0
         power = np.asarray(new_power)
-        host = jax.tree_util.tree_map(np.asarray, info)
-        steps.append(jax.tree_util.tree_map(lambda leaf: np.where(active, leaf, 0), host))  # noqa: B023
+        steps.append(jax.tree_util.tree_map(np.asarray, info))
     return Annealed(cloud, steps, power, stalled)

@@ -23,6 +23,8 @@ from weighbridge.result import Evidence, Trace
 from weighbridge.target import Batches, Rows
 
 TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
+# What is counted over all annealing steps.
+COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # Learning rate and momentum decay of the paper, for one observation.
 PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
@@ -131,15 +133,15 @@ class SGAISRun:
             raise MethodError(f"seed must be a whole number of at least 0, not {seed!r}.")
         self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
         # One key for each purpose: none is ever used for two.
-        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 4)
-        self.key_moves, self.key_batches, self.key_islands = keys[1], keys[2], keys[3]
+        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3)
+        self.key_moves, self.key_islands = keys[1], keys[2]
         self.rows = Reservoir(method.reservoir, seed)
         self.num_observations = 0.0
         self.num_chunks = 0
         self.heating_bias = 0.0
         self.settled_variance = 0.0
         self.widest_spread = 0.0
-        self.counts = dict.fromkeys(("diverged", "undefined", "infinite", "dropped", "stalled"), 0)
+        self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[tuple[float, ...]] = []
         self.islands = np.arange(first_island, first_island + method.num_islands)
         self.cloud = _draw_cloud(model, keys[0], self.islands, method.num_particles)
@@ -196,8 +198,7 @@ class SGAISRun:
         shape = (num_batches, method.batch_size)
         kept = self.rows.num_kept
         if kept:
-            counters = np.array([self.num_chunks, step])
-            chosen = np.asarray(_draw_rows(self.key_batches, counters, islands, kept, shape))
+            chosen = _draw_rows(self.seed, self.num_chunks, step, islands, kept, shape)
             batches = Rows(*self.rows.gather(chosen))
         else:  # nothing is past yet: any valid row will do, at scale 0
             first = np.zeros((len(islands), *shape), int)
@@ -234,20 +235,19 @@ class SGAISRun:
         )
 
     def _record(self, outcome: Annealed, seen: float, count: float) -> None:
-        steps = jax.tree_util.tree_map(lambda *leaves: np.stack(leaves), *outcome.steps)
-        totals = {
-            "diverged": steps.num_diverged.sum(),
-            "undefined": steps.num_undefined.sum(),
-            "infinite": steps.num_infinite.sum(),
-            "dropped": steps.dropped.sum(),
-            "stalled": outcome.stalled,
-        }
-        self.counts = {name: self.counts[name] + int(totals[name]) for name in totals}
-        num_steps = np.sum(steps.increment > 0, axis=0)
-        ess = _last(steps.carried_ess, steps.increment)
-        temperature = math.nan
-        if hasattr(steps.moves, "temperature"):
-            temperature = float(np.mean(_last(steps.moves.temperature, steps.increment)))
+        num_steps = np.zeros(len(self.islands))
+        ess = np.zeros(len(self.islands))
+        heat = np.full(len(self.islands), math.nan)
+        for step in outcome.steps:
+            active = step.increment > 0
+            num_steps += active
+            ess = np.where(active, step.carried_ess, ess)
+            heat = np.where(active, getattr(step.moves, "temperature", math.nan), heat)
+            for name in COUNTED:
+                self.counts[name] += int(np.sum(getattr(step, name)[active]))
+        self.counts["stalled"] += outcome.stalled
+        temperature = float(heat.mean())
+        if not math.isnan(temperature):
             # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
             dimension = self.model.dimension
             self.heating_bias += 0.5 * dimension * (temperature - 1.0) * count / seen
@@ -290,7 +290,7 @@ class SGAISRun:
         _, std_error = self._combine()
         chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
         found = {
-            Status.DIVERGED: self.counts["diverged"] + self.counts["undefined"] > 0,
+            Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,
             Status.RESERVOIR: not self.rows.is_complete,
@@ -373,14 +373,19 @@ def _draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) ->
     return Cloud(position, jnp.zeros(position.shape[:2]))
 
 
-@partial(jax.jit, static_argnums=4)
 def _draw_rows(
-    key: Array, counters: Array, islands: Array, kept: Array, shape: tuple[int, int]
-) -> Array:
-    """Rows of the mini-batches of each island, drawn with replacement."""
-    key = jax.random.fold_in(jax.random.fold_in(key, counters[0]), counters[1])
-    keys = jax.vmap(partial(jax.random.fold_in, key))(islands)
-    return jax.vmap(lambda k: jax.random.randint(k, shape, 0, kept))(keys)
+    seed: int, chunk: int, step: int, islands: np.ndarray, kept: int, shape: tuple[int, int]
+) -> np.ndarray:
+    """Rows of the mini-batches of each island, drawn with replacement.
+
+    A counter-based generator on the host: its stream is named by seed, chunk, step and island,
+    and no program has to be compiled for it.
+    """
+    generators = (
+        np.random.Generator(np.random.Philox(key=[seed, 1], counter=[0, island, step, chunk]))
+        for island in islands
+    )
+    return np.stack([generator.integers(0, kept, shape) for generator in generators])
 
 
 @jax.jit
@@ -389,9 +394,3 @@ def _row_values(model: Model, positions: Array, values: PyTree) -> Array:
         return model.row_log_likelihoods(model.transform(position)[0], values)
 
     return jax.vmap(jax.vmap(evaluate))(positions)
-
-
-def _last(column: np.ndarray, increment: np.ndarray) -> np.ndarray:
-    """The entry of each island's last step."""
-    last = np.maximum(np.sum(increment > 0, axis=0) - 1, 0)
-    return np.asarray(np.take_along_axis(column, last[None], axis=0)[0])

@@ -1,0 +1,1 @@
+"""Measurements of weighbridge; each module writes what it measured to ``benchmarks/results``."""
