@@ -56,8 +56,8 @@ class Status(enum.Enum):
         "heated",
         "mini-batch noise heats the particles, and the bias this causes in the log evidence "
         "exceeds its spread",
-        "Use a smaller learning_rate or a larger batch_size; the estimated bias is part of "
-        "the standard error.",
+        "Use a smaller step size in the kernel or a larger batch_size; the estimated bias is "
+        "part of the standard error.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",
@@ -67,7 +67,7 @@ class Status(enum.Enum):
     DIVERGED = (
         "diverged",
         "some moves left the region where the density is finite and were undone",
-        "Use a smaller step size (learning_rate), or rescale the columns of the data.",
+        "Use a smaller step size in the kernel, or rescale the columns of the data.",
     )
     STALLED = (
         "annealing stalled",

@@ -2,26 +2,97 @@
 
 from __future__ import annotations
 
+import enum
+import functools
+import os
+import re
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
+import weighbridge
+
 if TYPE_CHECKING:
     from weighbridge.estimators import SGAIS
+    from weighbridge.progress import Reporter
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
+# The library's messages name arguments of Python; these are the options of the same meaning.
+OPTIONS = (
+    (r"(pass )?on_bad_row='skip'", "use --on-bad-row skip"),
+    (r"schema=\{'([^']*)': (\w+)\}", r"--schema \1=\2"),
+    (r"with columns=\[\.\.\.\]", "with --features"),
+)
+
+Parameters = ParamSpec("Parameters")
 
 app = typer.Typer(
     help="Weigh Bayesian models against each other, on data of any size, while the data arrive.\n\n"
     "Exit codes: 0 done, 1 the model or the data cannot be used (the message says why), "
-    "2 wrong usage, 130 interrupted.",
+    "2 wrong usage, 130 interrupted. Results go to standard output, all else to standard error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class OnBadRow(enum.StrEnum):
+    """What to do with a row that cannot be used."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+def _answering(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Turn errors into one line on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            print("weighbridge: interrupted", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except Exception as error:
+            from weighbridge.base import WeighbridgeError
+
+            if not isinstance(error, WeighbridgeError):
+                raise
+            for text in (str(error), *getattr(error, "__notes__", ())):
+                print(f"weighbridge: {_as_options(text)}", file=sys.stderr)
+            raise typer.Exit(EXIT_ERROR) from None
+
+    return wrapper
+
+
+def _as_options(text: str) -> str:
+    for argument, option in OPTIONS:
+        text = re.sub(argument, option, text)
+    return text
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"weighbridge {weighbridge.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 ModelArgument = Annotated[
     str,
@@ -43,7 +114,7 @@ TargetOption = Annotated[
 FeaturesOption = Annotated[
     str | None,
     typer.Option(
-        "--features", help="Columns for a zoo model: A,B,... (default: all other numeric ones)."
+        "--features", help="Columns to use besides the target: A,B,... (default: all numeric ones)."
     ),
 ]
 StandardiseOption = Annotated[
@@ -55,16 +126,24 @@ StandardiseOption = Annotated[
 MethodOption = Annotated[
     str, typer.Option("--method", help="auto, sgais, or published (the paper's parameters).")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same numbers.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, help="The same seed gives the same numbers.")
+]
 ParticlesOption = Annotated[
-    int | None, typer.Option("--particles", help="Particles of each island.")
+    int | None, typer.Option("--particles", min=2, help="Particles of each island.")
 ]
 IslandsOption = Annotated[
-    int | None, typer.Option("--islands", help="Independent populations, for the error bar.")
+    int | None, typer.Option("--islands", min=1, help="Independent populations, for the error bar.")
 ]
-ChunkOption = Annotated[int | None, typer.Option("--chunk-size", help="Rows brought in at once.")]
+ChunkOption = Annotated[
+    int | None, typer.Option("--chunk-size", min=1, help="Rows brought in at once.")
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--batch-size", min=1, help="Rows of a mini-batch.")
+]
 BadRowOption = Annotated[
-    str, typer.Option("--on-bad-row", help="raise, or skip to leave such rows out and count them.")
+    OnBadRow,
+    typer.Option("--on-bad-row", help="raise, or skip to leave such rows out and count them."),
 ]
 SchemaOption = Annotated[
     str | None,
@@ -78,6 +157,7 @@ PlotOption = Annotated[
 
 
 @app.command()
+@_answering
 def evidence(
     model: ModelArgument,
     data: DataArgument,
@@ -89,7 +169,8 @@ def evidence(
     particles: ParticlesOption = None,
     islands: IslandsOption = None,
     chunk_size: ChunkOption = None,
-    on_bad_row: BadRowOption = "raise",
+    batch_size: BatchOption = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
     schema: SchemaOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -97,20 +178,25 @@ def evidence(
     save: Annotated[Path | None, typer.Option("--save", help="Save the result here.")] = None,
 ) -> None:
     """Log evidence of one model on a table."""
-    from weighbridge import commands
+    from weighbridge import checkpoint, commands, plots
 
+    if save is not None:
+        checkpoint.check_place(save)
+    if plot is not None:
+        plots.check_figure_place(plot)
     table = commands.Table(data, target, features, standardise, schema)
-    chosen = _method(method, particles, islands, chunk_size)
-    results = commands.weigh([model], table, chosen, seed, on_bad_row, _reporter(quiet))
+    chosen = _method(method, particles, islands, chunk_size, batch_size)
+    results = commands.weigh([model], table, chosen, seed, on_bad_row.value, _reporter(quiet))
     result = results[model]
+    print(result.to_json() if json else result, flush=True)
     if save is not None:
         result.save(save)
     if plot is not None:
-        result.plot().savefig(plot, dpi=120)
-    print(result.to_json() if json else result)
+        plots.save_figure(plots.plot_paths({model: result.trace}), plot)
 
 
 @app.command()
+@_answering
 def compare(
     models_and_data: Annotated[
         list[str],
@@ -127,7 +213,8 @@ def compare(
     particles: ParticlesOption = None,
     islands: IslandsOption = None,
     chunk_size: ChunkOption = None,
-    on_bad_row: BadRowOption = "raise",
+    batch_size: BatchOption = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
     schema: SchemaOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -140,21 +227,20 @@ def compare(
     from weighbridge.comparison import compare as compare_results
 
     *names, data = models_and_data
+    if plot is not None:
+        plots.check_figure_place(plot)
     table = commands.Table(data, target, features, standardise, schema)
-    chosen = _method(method, particles, islands, chunk_size)
-    results = commands.weigh(names, table, chosen, seed, on_bad_row, _reporter(quiet))
+    chosen = _method(method, particles, islands, chunk_size, batch_size)
+    results = commands.weigh(names, table, chosen, seed, on_bad_row.value, _reporter(quiet))
+    comparison = compare_results(results)
+    print(comparison.to_json() if json else comparison, flush=True)
     if plot is not None:
         traces = {name: result.trace for name, result in results.items()}
-        plots.plot_paths(traces).savefig(plot, dpi=120)
-    comparison = compare_results(results)
-    print(comparison.to_json() if json else comparison)
-    if not json:
-        for name, result in results.items():
-            for flag in result.flags:
-                print(f"{name}: {flag}")
+        plots.save_figure(plots.plot_paths(traces), plot)
 
 
 @app.command()
+@_answering
 def models() -> None:
     """List the models of the zoo."""
     from weighbridge.zoo import entries
@@ -166,6 +252,7 @@ def models() -> None:
 
 
 @app.command()
+@_answering
 def demo(
     rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 20_000,
     seed: SeedOption = 0,
@@ -179,41 +266,47 @@ def demo(
     demonstration.run(rows, seed, output)
 
 
-def _method(name: str, particles: int | None, islands: int | None, chunk_size: int | None) -> SGAIS:
+def _method(
+    name: str,
+    particles: int | None,
+    islands: int | None,
+    chunk_size: int | None,
+    batch_size: int | None,
+) -> SGAIS:
     from dataclasses import replace
 
     from weighbridge.estimators import resolve
 
-    method = resolve(name)
+    chosen = resolve(name)
     return replace(
-        method,
-        num_particles=method.num_particles if particles is None else particles,
-        num_islands=method.num_islands if islands is None else islands,
-        chunk_size=method.chunk_size if chunk_size is None else chunk_size,
+        chosen,
+        num_particles=particles or chosen.num_particles,
+        num_islands=islands or chosen.num_islands,
+        chunk_size=chunk_size or chosen.chunk_size,
+        batch_size=batch_size or chosen.batch_size,
     )
 
 
-def _reporter(quiet: bool) -> Any:
+def _reporter(quiet: bool) -> Reporter:
     from weighbridge.progress import choose_reporter
 
     return choose_reporter(not quiet)
 
 
-def main() -> None:
-    """Entry point: errors become one line on standard error and an exit code."""
-    try:
-        app()
-    except KeyboardInterrupt:
-        print("weighbridge: interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        sys.exit(EXIT_ERROR)
-    except Exception as error:
-        from weighbridge.base import WeighbridgeError
+def _stop(*_: object) -> None:
+    """Leave at once on an interrupt.
 
-        if not isinstance(error, WeighbridgeError):
-            raise
-        print(f"weighbridge: {error}", file=sys.stderr)
-        for note in getattr(error, "__notes__", ()):
-            print(f"weighbridge: {note}", file=sys.stderr)
-        sys.exit(EXIT_ERROR)
+    An exception raised here may land in a callback, where it is lost, or in the import of a
+    native module, which may crash of it. Nothing is left to tidy up but the cursor that a
+    progress bar hides.
+    """
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+    os.write(2, show_cursor + b"weighbridge: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    app()

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from weighbridge import zoo
 from weighbridge.base import DataError, MethodError, ModelError, PyTree
-from weighbridge.data import num_rows
+from weighbridge.data import RowChecker, num_rows
 from weighbridge.estimators import SGAIS
 from weighbridge.model import Model
-from weighbridge.progress import Reporter
+from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
-from weighbridge.run import Competitor, weigh_together
-from weighbridge.sources import Source, open_source
+from weighbridge.run import Competitor, RowPolicy, weigh_together
+from weighbridge.sources import Source, count_csv_rows, open_source
 
 Columns = dict[str, np.ndarray]
+Parsed = tuple[zoo.Entry, str | None]
 
 
 @dataclass(frozen=True)
@@ -45,22 +48,46 @@ class Table:
             raise DataError("--features is empty: name columns as A,B,...")
         return names
 
-    def open(self, all_columns: bool) -> Source:
-        """Open the table, with all its numeric columns or just those that were named."""
+    def open(self, as_floats: bool) -> Source:
+        """Open the table, with all its numeric columns or just those that were named.
+
+        Args:
+            as_floats: whether whole numbers in a column that was named become floats.
+        """
         schema = _parse_schema(self.schema)
+        names = self.feature_names
         columns = None
-        if self.feature_names is not None and not all_columns:
-            columns = [*self.feature_names, *([self.target] if self.target else [])]
-            schema = dict.fromkeys(columns, float) | schema
+        if names is not None:
+            if self.target in names:
+                raise DataError(
+                    f"The target {self.target!r} is also named in --features: take it out there."
+                )
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise DataError(f"--features names {twice[0]!r} twice: take one of them out.")
+            columns = [*names, *([self.target] if self.target else [])]
+            for name in schema:
+                if name not in columns:
+                    raise DataError(
+                        f"--schema names {name!r}, which is neither in --features nor --target."
+                    )
+            schema = dict.fromkeys(columns, float) | schema if as_floats else schema
         return open_source(self.data, columns=columns, schema=schema or None)
+
+    def count_rows(self, source: Source) -> int | None:
+        """Rows of the table, as far as they can be known before it is read."""
+        path = Path(self.data)
+        if source.num_rows is None and path.suffix.lower() == ".csv" and path.is_file():
+            return count_csv_rows(path)
+        return source.num_rows
 
 
 def _parse_schema(text: str | None) -> dict[str, type]:
     kinds: dict[str, type] = {"float": float, "int": int}
     schema = {}
     for item in filter(None, (text or "").split(",")):
-        name, equals, kind = item.partition("=")
-        if not equals or kind.strip() not in kinds:
+        name, _, kind = item.rpartition("=")
+        if not name.strip() or kind.strip() not in kinds:
             raise DataError(f"--schema has {item!r}; write it as column=float or column=int.")
         schema[name.strip()] = kinds[kind.strip()]
     return schema
@@ -69,31 +96,57 @@ def _parse_schema(text: str | None) -> dict[str, type]:
 def load_model(spec: str) -> Model:
     """The model ``file.py:name``; the name may be a ``wb.Model`` or a function that makes one."""
     file_name, _, name = spec.rpartition(":")
-    path = Path(file_name)
-    if not path.is_file():
-        raise ModelError(f"There is no file {file_name!r} (in the model {spec!r}).")
-    module_spec = importlib.util.spec_from_file_location(f"weighbridge_user_{path.stem}", path)
-    if module_spec is None or module_spec.loader is None:
-        raise ModelError(f"{file_name!r} is not a Python file.")
-    module = importlib.util.module_from_spec(module_spec)
-    sys.path.insert(0, str(path.resolve().parent))  # its own imports stand beside it
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise ModelError(f"{file_name} fails: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    found = getattr(module, name, None)
+    module = _load_file(file_name)
+    found = getattr(module, name, None) if name else None
     if callable(found) and not isinstance(found, Model):
-        found = found()
+        try:
+            found = found()
+        except Exception as error:
+            raise ModelError(
+                f"{name}() in {file_name} fails: {type(error).__name__}: {error}. It must be a "
+                "wb.Model, or a function without arguments that returns one."
+            ) from error
     if not isinstance(found, Model):
         known = [key for key, value in vars(module).items() if isinstance(value, Model)]
-        raise ModelError(f"{file_name} has no wb.Model named {name!r}; it has {known}.")
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ModelError(f"{file_name} has no wb.Model named {name!r}; {has}.")
     return found
 
 
-def _is_file_spec(spec: str) -> bool:
-    return ".py:" in spec
+@functools.cache  # two models of one file are loaded once
+def _load_file(file_name: str) -> ModuleType:
+    path = Path(file_name)
+    if not path.is_file():
+        raise ModelError(f"There is no file {file_name!r} to take a model from. Check the path.")
+    module_name = f"weighbridge_user_{path.stem}"
+    module_spec = importlib.util.spec_from_file_location(module_name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise ModelError(f"{file_name!r} is not a Python file.")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_name] = module  # dataclasses look their module up there
+    sys.path.insert(0, str(path.resolve().parent))  # its own imports stand beside it
+    try:
+        module_spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        where = _line_in(file_name, error)
+        raise ModelError(f"{file_name} fails{where}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _line_in(file_name: str, error: BaseException) -> str:
+    """Where in the user's file an error arose."""
+    path = Path(file_name).resolve()
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
+    return f" at line {lines[-1]}" if lines else ""
+
+
+def _load(spec: str) -> Model | Parsed:
+    if spec.endswith(".py"):
+        raise ModelError(f"Name the model in {spec}: {spec}:NAME.")
+    return load_model(spec) if ".py:" in spec else zoo.parse(spec)
 
 
 def weigh(
@@ -101,24 +154,23 @@ def weigh(
     table: Table,
     method: SGAIS,
     seed: int,
-    on_bad_row: str,
+    on_bad_row: RowPolicy,
     reporter: Reporter,
 ) -> dict[str, Evidence]:
     """The evidence of each model, all in one pass over the table."""
     if len(set(specs)) < len(specs):
         raise MethodError(f"A model is named twice in {list(specs)}.")
-    if on_bad_row not in ("raise", "skip"):
-        raise MethodError(f"--on-bad-row must be raise or skip, not {on_bad_row!r}.")
-    loaded = {spec: load_model(spec) if _is_file_spec(spec) else zoo.parse(spec) for spec in specs}
+    loaded = {spec: _load(spec) for spec in specs}
+    _check_question(loaded, table)
     any_user_model = any(isinstance(model, Model) for model in loaded.values())
-    if any_user_model and (table.standardise or table.features):
-        raise DataError(
-            "--features and --standardise are for zoo models; a model from a file gets all "
-            "columns as they are."
-        )
-    source = table.open(all_columns=any_user_model)
+    source = table.open(as_floats=not any_user_model)
     if source.ignored_columns:
         _note(f"left out columns that are not numbers: {', '.join(source.ignored_columns)}")
+    if table.target in source.ignored_columns:
+        raise DataError(
+            f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
+            "first (labels into 0, 1, 2, ...)."
+        )
     scale = _measure(source, table) if table.standardise else None
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
@@ -130,15 +182,52 @@ def weigh(
         else _zoo_competitor(model, table, first, scale)
         for spec, model in loaded.items()
     }
-    return weigh_together(
-        competitors,
-        itertools.chain([first], blocks),
-        method,
-        seed=seed,
-        on_bad_row="skip" if on_bad_row == "skip" else "raise",
-        reporter=reporter,
-        total=source.num_rows,
-    )
+    everything = itertools.chain([first], blocks)
+    try:
+        return weigh_together(
+            competitors,
+            everything if on_bad_row == "skip" else _finite_or_named(everything),
+            method,
+            seed=seed,
+            on_bad_row=on_bad_row,
+            reporter=reporter,
+            total=None if isinstance(reporter, Silent) else table.count_rows(source),
+        )
+    except DataError as error:
+        if "column 'y'" in str(error) and "y" not in first:  # the name that the zoo gives it
+            error.add_note(f"Here 'y' is the target, column {table.target!r}.")
+        raise
+
+
+def _check_question(loaded: Mapping[str, Model | Parsed], table: Table) -> None:
+    """Refuse models that do not describe the same thing: their evidences say nothing together."""
+    entries = {spec: model[0] for spec, model in loaded.items() if not isinstance(model, Model)}
+    describing = [spec for spec, entry in entries.items() if not entry.needs_target]
+    predicting = [spec for spec, entry in entries.items() if entry.needs_target]
+    if describing and predicting:
+        raise DataError(
+            f"{predicting[0]} predicts one column from the others, and {describing[0]} describes "
+            "all columns: the evidences of different data cannot be compared."
+        )
+    if describing and table.target is not None:
+        raise DataError(
+            f"The model {describing[0]!r} describes all columns and has no target: leave out "
+            "--target, and choose columns with --features."
+        )
+    if table.standardise and len(entries) < len(loaded):
+        raise DataError(
+            "--standardise is for zoo models; a model from a file gets its columns as they are."
+        )
+
+
+def _finite_or_named(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """Blocks without bad numbers; an error names the column as the table does.
+
+    The models would refuse them too, but know the columns by other names.
+    """
+    check = RowChecker("raise")
+    for block in blocks:
+        yield check(block)
 
 
 def _as_it_is(columns: Columns) -> PyTree:
@@ -146,7 +235,7 @@ def _as_it_is(columns: Columns) -> PyTree:
 
 
 def _zoo_competitor(
-    parsed: tuple[zoo.Entry, str | None],
+    parsed: Parsed,
     table: Table,
     first: Columns,
     scale: tuple[np.ndarray, np.ndarray] | None,
@@ -155,21 +244,26 @@ def _zoo_competitor(
     if entry.needs_target and table.target is None:
         raise DataError(
             f"The model {entry.name!r} predicts one column from the others: name it with "
-            f"--target. There are {list(first)}."
+            f"--target. There are {', '.join(first)}."
         )
     names = _features(table, first)
-    return Competitor(entry.build(len(names), option), _rows_maker(entry, names, table, scale))
+    try:
+        model = entry.build(len(names), option)
+    except ModelError as error:
+        error.add_note(f"The columns are {', '.join(names)}: choose with --features.")
+        raise
+    return Competitor(model, _rows_maker(entry, names, table, scale))
 
 
 def _features(table: Table, first: Columns) -> list[str]:
     """Feature columns: those named, or all numeric ones but the target."""
     if table.target is not None and table.target not in first:
-        raise DataError(f"There is no column {table.target!r}; there are {list(first)}.")
+        raise DataError(
+            f"There is no column {table.target!r} for --target; there are {', '.join(first)}."
+        )
     names = table.feature_names or [name for name in first if name != table.target]
-    if table.target in names:
-        raise DataError(f"The target {table.target!r} is also named among the features.")
     if not names:
-        raise DataError("There is no numeric column left for the features.")
+        raise DataError("There is no column of numbers besides the target: there are no features.")
     for name in names:
         if first[name].ndim != 1:
             raise DataError(f"Column {name!r} is not a plain column of numbers.")
@@ -233,5 +327,5 @@ def _finite_blocks(source: Source, table: Table, names: list[str]) -> Iterator[n
             yield block
 
 
-def _note(text: Any) -> None:
+def _note(text: str) -> None:
     print(f"weighbridge: {text}", file=sys.stderr)

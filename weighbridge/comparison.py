@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from weighbridge.base import MethodError
+from weighbridge.base import MethodError, Status
 from weighbridge.export import Table
 from weighbridge.result import Evidence
 
@@ -35,6 +35,8 @@ class Comparison:
         probability_errors: standard deviation of that probability under the errors of the log
             evidences; NaN where one of them is unknown.
         num_observations: rows that every model was weighed on.
+        rows_skipped: bad rows that were left out.
+        flags: reasons for caution of each model; empty where there is none.
     """
 
     log_evidences: dict[str, float]
@@ -43,6 +45,8 @@ class Comparison:
     probabilities: dict[str, float]
     probability_errors: dict[str, float]
     num_observations: int
+    rows_skipped: int = 0
+    flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
@@ -70,23 +74,38 @@ class Comparison:
         ranked = sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
         rows = {}
         for name in ranked:
-            factor = self.log_bayes_factors[name]
             rows[name] = (
                 f"{self.log_evidences[name]:.2f}",
                 _error(self.std_errors[name]),
-                f"{factor:.2f}",
+                f"{self.log_bayes_factors[name]:.2f}",
                 _error(self.bayes_factor_error(name)),
-                f"{self.probabilities[name]:.4f}",
-                _error(self.probability_errors[name]),
-                "" if name == self.best else jeffreys(-factor),
+                _small(self.probabilities[name]),
+                _small(self.probability_errors[name]),
+                "" if name == self.best else self.verdict(name),
             )
-        return f"{Table(columns, rows)}\n{self.num_observations:,} observations"
+        plural = "" if self.num_observations == 1 else "s"
+        skipped = f", {self.rows_skipped:,} skipped" if self.rows_skipped else ""
+        lines = [
+            str(Table(columns, rows)),
+            f"{self.num_observations:,} observation{plural}{skipped}",
+        ]
+        for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
+            names = [name for name in ranked if flag in self.flags.get(name, ())]
+            lines.append(f"  {', '.join(names)}: {flag}")
+        return "\n".join(lines)
+
+    def verdict(self, name: str) -> str:
+        """What the evidence says against a model, in Jeffreys' words where its error allows."""
+        factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
+        if math.isnan(error):
+            return f"{jeffreys(factor)} (error unknown)"
+        return jeffreys(factor) if abs(factor) > 2 * error else "undecided (error too large)"
 
     def to_json(self) -> str:
         """All of it as one line of JSON; unknown errors are null."""
 
         def clean(values: dict[str, float]) -> dict[str, float | None]:
-            return {name: None if math.isnan(v) else v for name, v in values.items()}
+            return {name: v if math.isfinite(v) else None for name, v in values.items()}
 
         return json.dumps(
             {
@@ -97,6 +116,11 @@ class Comparison:
                 "log_bayes_factors": clean(self.log_bayes_factors),
                 "probabilities": clean(self.probabilities),
                 "probability_errors": clean(self.probability_errors),
+                "rows_skipped": self.rows_skipped,
+                "status": {
+                    name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
+                    for name in self.log_evidences
+                },
             }
         )
 
@@ -146,6 +170,8 @@ def compare(
         probabilities=dict(zip(names, probability.tolist())),
         probability_errors=dict(zip(names, spread.tolist())),
         num_observations=next(iter(sizes.values())),
+        rows_skipped=max(result.rows_skipped for result in results.values()),
+        flags={name: result.flags for name, result in results.items()},
     )
 
 
@@ -178,4 +204,13 @@ def _normalise(log_weights: np.ndarray) -> np.ndarray:
 
 
 def _error(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.2g}"
+    if math.isnan(value):
+        return "unknown"
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
+def _small(value: float) -> str:
+    """A probability or its error, to four places."""
+    if math.isnan(value):
+        return "unknown"
+    return f"{value:.4f}" if value >= 5e-5 else "<0.0001"

@@ -22,7 +22,7 @@ from weighbridge.zoo import mixture
 
 CHANGE_POINTS = (1_000, 10_000)
 COMPONENTS = (3, 5, 7)
-METHOD = SGAIS(num_islands=4, num_particles=16)
+METHOD = SGAIS(num_islands=4, num_particles=12)
 # A fall of the log predictive per row by this many of its standard errors is a change.
 ALARM = 6.0
 
@@ -30,7 +30,10 @@ ALARM = 6.0
 def run(num_rows: int, seed: int, output: Path) -> None:
     """Weigh the three mixtures on the stream, say what they found, and draw the figure."""
     if num_rows < 4 * METHOD.chunk_size:
-        raise DataError(f"The demo needs at least {4 * METHOD.chunk_size:,} rows, not {num_rows}.")
+        raise DataError(
+            f"The demo needs at least {4 * METHOD.chunk_size:,} rows, not {num_rows:,}."
+        )
+    plots.check_figure_place(output)
     print(
         f"A stream of {num_rows:,} points in the plane: three clusters, five from row "
         f"{CHANGE_POINTS[0]:,}, seven from row {CHANGE_POINTS[1]:,}.\n"
@@ -40,7 +43,7 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     stream = mixture.simulate_shift(num_rows, change_points=CHANGE_POINTS, seed=seed)
     models = {f"mixture:{k}": Online(mixture.model(k), METHOD, seed) for k in COMPONENTS}
     predictive: dict[str, list[float]] = {name: [] for name in models}
-    reporter = choose_reporter(None)
+    reporter = choose_reporter(True)
     reporter.start(num_rows)
     starts = range(0, num_rows, METHOD.chunk_size)
     try:
@@ -49,20 +52,21 @@ def run(num_rows: int, seed: int, output: Path) -> None:
             for name, online in models.items():
                 update = online.update(chunk)
                 predictive[name].append(update.log_predictive / len(chunk))
-                reporter.update(start, update.log_evidence, update.annealing_steps, name)
+                seen = update.num_observations
+                reporter.update(seen, update.log_evidence, update.annealing_steps, name)
     finally:
         reporter.close()
 
     results = {name: online.result() for name, online in models.items()}
-    print(compare(results), "\n")
+    print(f"{compare(results)}\n")
     changes = find_changes(np.array(list(predictive.values())), starts, METHOD.chunk_size)
-    found = ", ".join(f"{change:,}" for change in changes) or "nowhere"
-    true = ", ".join(f"{change:,}" for change in CHANGE_POINTS if change < num_rows)
-    print(f"The evidence says that the world changed at row {found} (truth: {true}).")
+    found = " and ".join(f"at row {change:,}" for change in changes) or "nowhere"
+    true = " and ".join(f"at row {change:,}" for change in CHANGE_POINTS if change < num_rows)
+    print(f"The evidence says that the world changed {found} (truth: {true}).")
     figure = plots.plot_paths(
         {name: result.trace for name, result in results.items()}, changes=changes
     )
-    figure.savefig(output, dpi=120)
+    plots.save_figure(figure, output)
     print(f"Figure: {output} ({time.perf_counter() - began:.0f} s in all)")
 
 

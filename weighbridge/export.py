@@ -57,19 +57,12 @@ def summarise(samples: Mapping[str, np.ndarray], weights: np.ndarray, probabilit
             values = draws[(slice(None), *index)]
             mean = float(np.sum(weights * values))
             deviation = float(np.sqrt(np.sum(weights * (values - mean) ** 2)))
-            points = weighted_quantiles(values, weights, (tail, 0.5, 1 - tail))
-            rows[label] = (mean, deviation, *points)
+            # Not interpolated: a far draw of next to no weight must not pull at a quantile.
+            points = np.quantile(
+                values, (tail, 0.5, 1 - tail), weights=weights, method="inverted_cdf"
+            )
+            rows[label] = (mean, deviation, *map(float, points))
     return Table(columns, rows)
-
-
-def weighted_quantiles(
-    values: np.ndarray, weights: np.ndarray, probabilities: Sequence[float]
-) -> tuple[float, ...]:
-    """Quantiles of a weighted sample, interpolated between midpoints of the weights."""
-    order = np.argsort(values)
-    cumulative = np.cumsum(weights[order])
-    middle = (cumulative - 0.5 * weights[order]) / cumulative[-1]
-    return tuple(float(q) for q in np.interp(probabilities, middle, values[order]))
 
 
 def to_arviz(samples: Mapping[str, np.ndarray]) -> Any:

@@ -24,8 +24,10 @@ def effective_sample_size(log_weights: Array) -> Array:
     >>> float(effective_sample_size(jnp.log(jnp.array([1.0, 1.0, 0.0]))))
     2.0
     """
-    ess = jnp.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))
-    return jnp.where(jnp.any(jnp.isfinite(log_weights)), ess, 0.0)
+    top = jnp.max(log_weights)
+    shifted = log_weights - jnp.where(jnp.isfinite(top), top, 0.0)
+    ess = jnp.exp(2 * logsumexp(shifted) - logsumexp(2 * shifted))
+    return jnp.where(jnp.isfinite(top), ess, 0.0)
 
 
 def log_mean_exp(log_weights: Array) -> Array:
@@ -125,8 +127,9 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     spread = float(np.std(log_evidences[finite], ddof=1)) if finite.sum() > 1 else math.nan
     if num_islands < 4 or not finite.all():
         return Combined(log_evidence, math.nan, spread)
-    correction = min(spread**4 / (2 * (num_islands - 1)), spread**2)
-    variance = spread**2 / num_islands + correction
+    # A product of floats overflows to infinity; a power would raise.
+    square = spread * spread
+    variance = square / num_islands + square * min(square / (2 * (num_islands - 1)), 1.0)
     widened = variance * (num_islands - 1) / (num_islands - 3)
     return Combined(log_evidence, math.sqrt(widened), spread)
 

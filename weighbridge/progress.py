@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 
@@ -73,58 +74,78 @@ class Lines:
 
 
 class Bar:
-    """A rich progress bar with rows, log evidence, annealing steps and the time left."""
+    """Rich progress bars, one per model: rows, log evidence, annealing steps, time left."""
 
-    def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._total: int | None = None
 
     def start(self, total: int | None) -> None:
-        """Show the bar."""
+        """Show the bar; a run that starts again begins a new one."""
         from rich.console import Console
         from rich.progress import (
             BarColumn,
-            MofNCompleteColumn,
             Progress,
+            ProgressColumn,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
-        self._bar = Progress(
+        self.close()
+        self._total = total
+        # Short enough, all told, for a terminal of 80 columns.
+        clock: list[ProgressColumn] = [TimeElapsedColumn()]
+        if total is not None:
+            clock = [TimeRemainingColumn(compact=True), TextColumn("left")]
+        self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(
-                "rows, log evidence {task.fields[log_evidence]}, "
-                "{task.fields[steps]} annealing steps"
-            ),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[rows]}"),
+            TextColumn("log evidence {task.fields[log_evidence]}"),
+            TextColumn("{task.fields[steps]}"),
+            *clock,
+            console=self._console or Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("", total=total, log_evidence="...", steps="...")
-        self._bar.start()
+        self._tasks = {}
+        self._add("")
+        self._bars.start()
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
-        """Move the bar."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(
-                self._task,
-                completed=rows,
-                description=label,
-                log_evidence=f"{log_evidence:.2f}",
-                steps=f"{annealing_steps:.0f}",
-            )
+        """Move the bar of this model."""
+        if self._bars is None:
+            return
+        if label not in self._tasks:
+            if "" in self._tasks:  # what stood for all models until the first had a name
+                self._bars.remove_task(self._tasks.pop(""))
+            self._add(label)
+        self._bars.update(
+            self._tasks[label],
+            completed=rows,
+            rows=self._of_total(rows),
+            log_evidence=f"{log_evidence:.2f}",
+            steps=f"{annealing_steps:.0f} steps",
+        )
 
     def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+        """Take the bars away."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+    def _add(self, label: str) -> None:
+        assert self._bars is not None
+        self._tasks[label] = self._bars.add_task(
+            label, total=self._total, rows=self._of_total(0), log_evidence="...", steps=""
+        )
+
+    def _of_total(self, rows: int) -> str:
+        return f"{rows:,}{'' if self._total is None else f'/{self._total:,}'} rows"
 
 
 def choose_reporter(progress: bool | Reporter | None) -> Reporter:

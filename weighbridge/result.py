@@ -50,7 +50,7 @@ class Trace(Mapping[str, np.ndarray]):
         return f"Trace({', '.join(self._columns)}; {length} points)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """The log evidence of a model, with everything that was learned on the way.
 
@@ -87,20 +87,33 @@ class Evidence:
         error = "+- unknown" if math.isnan(self.std_error) else f"+- {_digits(self.std_error)}"
         value = _digits(self.log_evidence, self.std_error)
         plural = "" if self.num_observations == 1 else "s"
+        skipped = f", {self.rows_skipped:,} skipped" if self.rows_skipped else ""
         text = (
             f"log evidence {value} {error} ({self.method}, "
-            f"{self.num_observations:,} observation{plural}, {self.elapsed:.1f} s)"
+            f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
         )
         return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
 
+    def __repr__(self) -> str:
+        return f"<Evidence: {str(self).splitlines()[0]}; {self.status.label}>"
+
+    @property
+    def rows_skipped(self) -> int:
+        """Bad rows that were left out, with ``on_bad_row="skip"``."""
+        return int(self.diagnostics.get("rows_skipped", 0))
+
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
-        """Equally weighted posterior draws, by systematic resampling of the weighted ones."""
+        """Equally weighted posterior draws, by systematic resampling of the weighted ones.
+
+        They are shuffled: an order by island would look like a chain that does not mix.
+        """
         if num_samples < 1:
             raise MethodError(f"num_samples must be at least 1, not {num_samples}.")
-        points = (np.arange(num_samples) + np.random.default_rng(seed).random()) / num_samples
+        generator = np.random.default_rng(seed)
+        points = (np.arange(num_samples) + generator.random()) / num_samples
         cumulative = np.cumsum(np.exp(self.log_weights))
         chosen = np.searchsorted(cumulative / cumulative[-1], points, side="right")
-        chosen = np.minimum(chosen, len(cumulative) - 1)
+        chosen = generator.permutation(np.minimum(chosen, len(cumulative) - 1))
         return {name: draws[chosen] for name, draws in self.samples.items()}
 
     def summary(self, probability: float = 0.9) -> export.Table:
@@ -166,19 +179,19 @@ class Evidence:
                 flags=tuple(Status[name] for name in metadata["flags"]),
                 elapsed=float(metadata["elapsed"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is not a complete result: {error!r}.") from error
 
     def to_json(self) -> str:
-        """The numbers, without draws, as one line of JSON."""
+        """The numbers, without draws, as one line of JSON; what is unknown is null."""
         return json.dumps(
             {
-                "log_evidence": self.log_evidence,
-                "std_error": None if math.isnan(self.std_error) else self.std_error,
+                "log_evidence": self.log_evidence if math.isfinite(self.log_evidence) else None,
+                "std_error": self.std_error if math.isfinite(self.std_error) else None,
                 "num_observations": self.num_observations,
                 "method": self.method,
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
-                "rows_skipped": int(self.diagnostics.get("rows_skipped", 0)),
+                "rows_skipped": self.rows_skipped,
                 "elapsed": self.elapsed,
             }
         )

@@ -66,16 +66,28 @@ class Session:
                 "use wb.from_numpyro."
             )
         self.model, self.method = model, method
-        self.checker = RowChecker(on_bad_row, model.check_rows)
+        self.checker = RowChecker(on_bad_row, self._check_rows)
         self.run: SGAISRun = method.start(model, seed=seed, first_island=first_island)
         self.weight_counts_rows: bool | None = None
         self.elapsed = 0.0
 
     def admit(self, values: PyTree) -> PyTree:
         """Check a block of rows; the first also checks the model against its columns."""
-        if num_rows(values) and self.weight_counts_rows is None:
+        before = self.weight_counts_rows
+        if num_rows(values) and before is None:
             self.weight_counts_rows = check_row_function(self.model, values)
-        return self.checker(values)
+        try:
+            return self.checker(values)
+        except DataError:
+            self.weight_counts_rows = before
+            raise
+
+    def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
+        """The rows that the model cannot have, and those with a negative weight."""
+        flags = {} if self.model.check_rows is None else dict(self.model.check_rows(values))
+        if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
+            flags["column 'weight' counts repeated rows and is negative"] = values["weight"] < 0
+        return flags
 
     def absorb(self, values: PyTree) -> None:
         """Bring in one chunk of admitted rows."""
@@ -103,6 +115,7 @@ def update_session(session: Session, values: PyTree) -> Update:
         raise DataError("The update has no rows. Skip it, or wait until there is one.")
     began = time.perf_counter()
     run, skipped = session.run, session.checker.rows_skipped
+    checked, counted = session.checker.state(), session.weight_counts_rows
     rows = session.admit(values)
     before, first = (run.path[-1][1] if run.path else 0.0), len(run.path)
     absorbed = 0
@@ -110,7 +123,11 @@ def update_session(session: Session, values: PyTree) -> Update:
         try:
             session.absorb(chunk)
         except Exception as error:
-            error.add_note(f"The first {absorbed} rows of this update had been absorbed.")
+            if absorbed:
+                error.add_note(f"The first {absorbed} rows of this update had been absorbed.")
+            else:
+                session.checker.restore(checked)
+                session.weight_counts_rows = counted
             raise
         absorbed += num_rows(chunk)
     elapsed = time.perf_counter() - began
@@ -287,7 +304,9 @@ def _merge(results: list[Evidence], elapsed: float) -> Evidence:
 
 
 def _is_hopeless(results: list[Evidence], tolerance: float) -> bool:
-    """Whether a bias that more islands do not shrink is alone above the tolerance."""
+    """Whether no error can be stated, or a bias that more islands do not shrink is too large."""
+    if any(math.isnan(result.std_error) for result in results):
+        return True
     return bool(abs(np.mean([r.diagnostics["heating_bias"] for r in results])) > tolerance)
 
 

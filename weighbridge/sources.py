@@ -407,9 +407,41 @@ def _infer_kinds(batch: Any, schema: _Schema, all_wanted: bool) -> dict[str, str
         kind = next((k for k in candidates if _parse_text(column, k) is not None), None)
         if kind is not None:
             kinds[name] = kind
-        elif all_wanted or name in schema:
+        elif all_wanted or name in schema or _begins_with_number(column):
             _parse_column(column, name, candidates[0] if name in schema else "float64", 0, True)
     return kinds
+
+
+def _begins_with_number(column: Any) -> bool:
+    """Whether a column that is not numeric turned into text only after its first value."""
+    first = column.drop_null().slice(0, 1)
+    return len(first) > 0 and _parse_text(first, "float64") is not None
+
+
+def count_csv_rows(path: Path) -> int | None:
+    """Rows of a CSV file, by a quick pass over it; None if it cannot be read as one.
+
+    What is wrong with it is said by the pass that reads the values.
+    """
+    pyarrow, arrow_csv = require("pyarrow"), require("pyarrow.csv")
+    rows = 0
+    try:
+        with open(path, "rb") as stream:
+            header = _read_header(stream)
+            for block in _whole_lines(stream):
+                rows += arrow_csv.read_csv(
+                    pyarrow.BufferReader(block),
+                    arrow_csv.ReadOptions(column_names=header, use_threads=False),
+                    arrow_csv.ParseOptions(newlines_in_values=True),
+                    arrow_csv.ConvertOptions(
+                        column_types={header[0]: pyarrow.string()},
+                        include_columns=header[:1],
+                        check_utf8=False,
+                    ),
+                ).num_rows
+    except (DataError, OSError, pyarrow.ArrowInvalid):
+        return None
+    return rows
 
 
 def _parse_text(column: Any, kind: str) -> Any:

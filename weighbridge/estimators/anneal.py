@@ -22,8 +22,10 @@ from weighbridge.particles import effective_sample_size, log_mean_exp, require_r
 from weighbridge.target import Target, Tempered, Term
 
 # The next power is searched between exp(-SEARCH_DEPTH) and all of what remains.
-SEARCH_DEPTH = 100.0
-SEARCH_STEPS = 45
+SEARCH_DEPTH = 700.0
+SEARCH_STEPS = 48
+# A move that lowers the log density by more than this many nats has diverged, as in Stan.
+DIVERGENCE = 1000.0
 
 
 class Cloud(NamedTuple):
@@ -129,7 +131,7 @@ def choose_increment(
 
     reachable = num_particles * jnp.sum(jnp.where(finite, jnp.exp(log_share), 0.0))
     wanted = target_ess * num_particles
-    lowered = reachable < wanted
+    lowered = reachable <= wanted * (1 + 1e-9)
     wanted = jnp.where(lowered, target_ess * reachable, wanted)
 
     def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -215,7 +217,10 @@ def _step_island(
         key_move, Cloud(position, log_weight), path.target(following), scaled, settings.num_moves
     )
     usable = jnp.isfinite(log_weight)
-    diverged = usable & ~jnp.all(jnp.isfinite(moved), axis=1)
+    # An unstable integrator runs away long before its numbers overflow.
+    fall = following * (log_likelihood[chosen] - jax.vmap(path.chunk_log_likelihood)(moved))
+    stable = jnp.all(jnp.isfinite(moved), axis=1) & (fall < DIVERGENCE)
+    diverged = usable & ~stable
     position = jnp.where((usable & ~diverged)[:, None], moved, position)
     counted = usable & ~diverged
     info = StepInfo(

@@ -30,6 +30,10 @@ PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
 # little but their maximum.
 SETTLE_AT = 2.0
+# A heating bias (nats) below this is no reason for a flag: it is in the error bar.
+HEAT_MATTERS = 1.0
+# Effective particles of an island below which its estimate hangs on one of them.
+FEW_PARTICLES = 1.5
 # A spread beyond this is not the slow growth of a long stream: islands sit in different modes.
 # They are kept apart, for their spread is all that shows it.
 DISAGREEMENT = 4.0
@@ -81,7 +85,10 @@ class SGAIS:
     reservoir: int = 1_000_000
     states_error: bool = True
 
-    name = "sgais"
+    @property
+    def name(self) -> str:
+        """What results call the method."""
+        return "sgais" if self.states_error else "sgais, published"
 
     def __post_init__(self) -> None:
         sizes = ("num_islands", "num_particles", "chunk_size", "batch_size", "num_moves")
@@ -91,6 +98,9 @@ class SGAIS:
                 raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
         if self.num_particles < 2:
             raise MethodError("num_particles must be at least 2: one particle has no spread.")
+        for name in ("target_ess", "resample_below"):
+            if not isinstance(getattr(self, name), int | float):
+                raise MethodError(f"{name} must be a number, not {getattr(self, name)!r}.")
         if not 0 < self.target_ess < 1:
             raise MethodError(
                 f"target_ess must lie between 0 and 1, not {self.target_ess!r}: it is a fraction "
@@ -129,8 +139,9 @@ class SGAISRun:
     @double_precision
     def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
         model.require_rows()
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise MethodError(f"seed must be a whole number of at least 0, not {seed!r}.")
+        whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+        if not whole or not 0 <= seed < 2**63:
+            raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
         self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
         # One key for each purpose: none is ever used for two.
         keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3)
@@ -267,7 +278,9 @@ class SGAISRun:
         self.widest_spread = max(self.widest_spread, float(np.nan_to_num(combined.spread)))
         if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
             return
-        key = jax.random.fold_in(self.key_islands, self.num_chunks)
+        # Rounds of islands with one seed differ by their first island.
+        key = jax.random.fold_in(self.key_islands, self.first_island)
+        key = jax.random.fold_in(key, self.num_chunks)
         chosen = np.asarray(systematic(key, jnp.asarray(log_evidences)))
         self.settled_variance += combined.std_error**2
         shift = combined.log_evidence - log_evidences[:, None]
@@ -282,7 +295,10 @@ class SGAISRun:
         return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias)
 
     def _knows_heat(self) -> bool:
-        return not self.path or not math.isnan(self.path[-1][TRACE_COLUMNS.index("temperature")])
+        return not self.path or not math.isnan(self._latest("temperature"))
+
+    def _latest(self, column: str) -> float:
+        return self.path[-1][TRACE_COLUMNS.index(column)]
 
     def flags(self) -> tuple[Status, ...]:
         """Reasons for caution, the gravest first."""
@@ -294,7 +310,8 @@ class SGAISRun:
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,
             Status.RESERVOIR: not self.rows.is_complete,
-            Status.HEATED: abs(self.heating_bias) > max(0.1, chance_error),
+            Status.HEATED: abs(self.heating_bias) > max(HEAT_MATTERS, 2 * chance_error),
+            Status.LOW_ESS: bool(self.path) and self._latest("ess") < FEW_PARTICLES,
             Status.ISLANDS_DISAGREE: self.widest_spread > DISAGREEMENT,
             Status.ERROR_UNKNOWN: math.isnan(std_error),
         }

@@ -1,0 +1,421 @@
+"""The command line: what goes to which stream, the exit codes, and what mistakes are told."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import weighbridge
+from weighbridge import Evidence, cli, commands, zoo
+
+SMALL = ["--islands", "4", "--particles", "8", "--chunk-size", "50", "--batch-size", "25"]
+COMMAND = [sys.executable, "-c", "from weighbridge.cli import main; main()"]
+USER_FILE = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+import numpyro.distributions as dist
+import weighbridge as wb
+
+
+@dataclass
+class Scale:
+    value: float
+
+
+def log_likelihood(p, row):
+    return dist.Normal(p["mu"], Scale(1.0).value).log_prob(row["v"])
+
+
+mean = wb.Model(prior={"mu": dist.Normal(0, 1)}, log_likelihood=log_likelihood)
+number = 3
+
+
+def made():
+    return mean
+
+
+def needs(something):
+    return mean
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with tables and a model, where the command is run."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    values = zoo.gaussian.simulate(120, seed=1)
+    write("one.csv", "v", values[:, None])
+    a, b = generator.normal(5, 3, size=(2, 120))
+    target = a - 0.5 * b + generator.normal(size=120)
+    write("table.csv", "a,b,out", np.c_[a, b, target])
+    named = [f"{x:.6f},{y:.6f},bob" for x, y in zip(a, target)]
+    Path("named.csv").write_text("a,out,name\n" + "\n".join(named) + "\n")
+    np.savez("one.npz", v=values)
+    Path("my.py").write_text(USER_FILE)
+    return tmp_path
+
+
+def write(name, header, rows):
+    np.savetxt(name, rows, delimiter=",", header=header, comments="", fmt="%.6f")
+
+
+def run(*arguments, code=0, stdin=None):
+    """Run a command in this process; it must end with this code and without a traceback."""
+    words = [word for argument in arguments for word in argument.split()]
+    result = CliRunner().invoke(cli.app, words, input=stdin)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def refused(*arguments, says=(), code=1, stdin=None):
+    result = run(*arguments, code=code, stdin=stdin)
+    assert result.stdout == ""
+    told = " ".join(result.stderr.replace("│", " ").split())
+    for part in says:
+        assert part in told, told
+    return result
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("folder")
+def test_evidence_of_a_zoo_model():
+    result = run("evidence gaussian one.csv", *SMALL)
+    assert result.stdout.startswith("log evidence -")
+    assert "(sgais, 120 observations, " in result.stdout
+    lines = result.stderr.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "50 of 120 rows",
+        "100 of 120 rows",
+        "120 of 120 rows",
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_is_one_line_and_right():
+    result = run("evidence gaussian one.csv --json --quiet --seed 3", *SMALL)
+    assert result.stderr == ""
+    assert result.stdout.count("\n") == 1
+    content = json.loads(result.stdout)
+    exact = zoo.gaussian.log_evidence(np.loadtxt("one.csv", skiprows=1))
+    assert abs(content["log_evidence"] - exact) < 5 * content["std_error"]
+    assert content["num_observations"] == 120
+    again = run("evidence gaussian one.npz --json --quiet --seed 3", *SMALL)
+    # The same numbers to the six places of the CSV.
+    assert json.loads(again.stdout)["log_evidence"] == pytest.approx(
+        content["log_evidence"], abs=1e-3
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_standard_input_and_user_models():
+    text = Path("one.csv").read_text()
+    by_zoo = run("evidence gaussian - --json", *SMALL, stdin=text)
+    assert by_zoo.stderr.startswith("50 rows  ")
+    by_user = run("evidence my.py:mean - --json --quiet", *SMALL, stdin=text)
+    values = [json.loads(result.stdout) for result in (by_zoo, by_user)]
+    assert values[0]["log_evidence"] == pytest.approx(values[1]["log_evidence"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_compare_plots_and_saves():
+    result = run("compare my.py:mean my.py:made gaussian:2 one.csv --plot paths.png", *SMALL)
+    lines = result.stdout.splitlines()
+    assert "log Bayes factor" in lines[0]
+    assert {line.split()[0] for line in lines[1:4]} == {"my.py:mean", "my.py:made", "gaussian:2"}
+    assert lines[4] == "120 observations"
+    assert result.stderr.splitlines()[0].startswith("my.py:mean: 50 of 120 rows")
+    assert Path("paths.png").read_bytes().startswith(b"\x89PNG")
+    content = json.loads(run("compare gaussian gaussian:2 one.csv --json", *SMALL).stdout)
+    assert content["best"] == "gaussian"
+    assert set(content["status"]) == {"gaussian", "gaussian:2"}
+    saved = run("evidence gaussian one.csv --save out --plot one.svg --quiet", *SMALL)
+    assert str(Evidence.load("out")) == saved.stdout.rstrip()
+    assert "<svg" in Path("one.svg").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+def test_features_target_and_standardising():
+    plain = run("evidence linear table.csv --target out --features a --json", *SMALL)
+    assert json.loads(plain.stdout)["num_observations"] == 120
+    named = run("evidence linear named.csv --target out --json", *SMALL)
+    assert "left out columns that are not numbers: name" in named.stderr
+    values = [json.loads(result.stdout)["log_evidence"] for result in (plain, named)]
+    assert values[0] == values[1]
+    scaled = run("evidence linear table.csv --target out --features a --standardise", *SMALL)
+    a = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, 0]
+    assert f"a ({a.mean():.4g}, {a.std():.4g})" in scaled.stderr
+    assert "the evidence is that of the standardised columns" in scaled.stderr
+    assert "standardised" not in scaled.stdout
+
+
+def test_standardising_is_exact_over_blocks(folder, monkeypatch):
+    monkeypatch.setattr("weighbridge.sources._CSV_BLOCK_BYTES", 256)
+    table = commands.Table("table.csv", target="out", standardise=True)
+    mean, deviation = commands._measure(table.open(as_floats=True), table)
+    values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]
+    np.testing.assert_allclose(mean, values.mean(axis=0))
+    np.testing.assert_allclose(deviation, values.std(axis=0))
+
+
+@pytest.mark.usefixtures("folder")
+def test_bad_rows_are_refused_or_counted():
+    rows = Path("one.csv").read_text().splitlines()
+    rows[8] = "nan"
+    rows[20] = "inf"
+    Path("bad.csv").write_text("\n".join(rows))
+    says = ["row 7 (counting from 0)", "column 'v' is nan", "use --on-bad-row skip"]
+    refused("evidence gaussian bad.csv", *SMALL, says=says)
+    skipped = run("evidence gaussian bad.csv --on-bad-row skip", *SMALL)
+    assert "118 observations, 2 skipped" in skipped.stdout
+    compared = run("compare gaussian gaussian:2 bad.csv --on-bad-row skip", *SMALL)
+    assert "118 observations, 2 skipped" in compared.stdout
+
+
+def test_rows_are_counted_as_they_are_read(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text('v,text\n1,"two\nlines"\n\n2,plain\n3,"a ""quote"""')
+    source = commands.open_source(path)
+    rows = sum(commands.num_rows(block) for block in source.blocks())
+    assert commands.Table(str(path)).count_rows(source) == rows == 3
+    path.write_text("v,w\n1\n")
+    assert commands.count_csv_rows(path) is None  # the reader says what is wrong
+
+
+def test_models():
+    lines = run("models").stdout.splitlines()
+    assert [line.split("[")[0] for line in lines] == list(zoo.entries())
+    assert "needs --target" in lines[0]
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"weighbridge {weighbridge.__version__}\n"
+    told = " ".join(run("--help").stdout.split())
+    for part in ("Exit codes: 0 done, 1 ", "2 wrong usage, 130 interrupted", "evidence", "demo"):
+        assert part in told
+
+
+# --- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("evidence gaussian on.csv", ["no file 'on.csv'", "Did you mean 'one.csv'?"]),
+        ("evidence gaussian my.py", ["'.py'", ".csv, .parquet, .npz"]),
+        ("evidence gausian one.csv", ["'gausian'", "Did you mean 'gaussian'?"]),
+        ("evidence gaussian:x one.csv", ["'gaussian' is the noise", "'x'"]),
+        ("evidence gaussian one.csv --method sgas", ["'sgas'", "Did you mean 'sgais'?"]),
+        ("evidence gaussian table.csv", ["one column, not 3", "a, b, out", "--features"]),
+        ("evidence gaussian one.csv --target v", ["no target", "leave out --target"]),
+        ("evidence linear table.csv", ["--target", "a, b, out"]),
+        ("evidence linear table.csv --target z", ["'z' for --target", "a, b, out"]),
+        ("evidence linear named.csv --target name", ["target 'name' does not hold numbers"]),
+        ("evidence linear one.csv --target v", ["besides the target"]),
+        ("evidence linear table.csv --target out --features a,z", ["no column 'z'"]),
+        ("evidence linear table.csv --target out --features a,out", ["'out' is also named"]),
+        ("evidence linear table.csv --target out --features a,a", ["names 'a' twice"]),
+        ("evidence linear table.csv --target out --features ,", ["--features is empty"]),
+        ("evidence linear named.csv --target out --features name", ["'bob' at row 0"]),
+        ("evidence gaussian one.csv --schema v=text", ["'v=text'", "column=float"]),
+        ("evidence gaussian one.csv --schema =float", ["'=float'"]),
+        ("evidence gaussian one.csv --schema q=float", ["no column 'q'"]),
+        ("evidence gaussian one.csv --schema v=int", ["--schema v=float"]),
+        ("evidence gaussian one.csv --features v --schema q=int", ["'q'", "--features"]),
+        ("evidence gaussian one.csv --plot a.foo", ["a.foo", ".png"]),
+        ("evidence gaussian one.csv --plot nowhere/a.png", ["no folder 'nowhere'"]),
+        ("evidence gaussian one.csv --save nowhere/a", ["no folder 'nowhere'"]),
+        ("compare gaussian gaussian one.csv", ["named twice"]),
+        ("compare linear mixture:2 table.csv --target out", ["linear predicts", "mixture:2"]),
+        ("compare gaussian gaussian:2 one.csv --plot a.foo", ["a.foo"]),
+        ("evidence softmax table.csv --target out", ["label is not an integer", "column 'out'"]),
+        ("evidence my.py one.csv", ["my.py:NAME"]),
+        ("evidence my.py: one.csv", ["it has mean"]),
+        ("evidence my.py:nope one.csv", ["no wb.Model named 'nope'", "it has mean"]),
+        ("evidence my.py:number one.csv", ["no wb.Model named 'number'"]),
+        ("evidence my.py:needs one.csv", ["needs() in my.py fails", "without arguments"]),
+        ("evidence other.py:x one.csv", ["no file 'other.py'"]),
+        ("evidence my.py:mean table.csv", ["KeyError: 'v'"]),
+        ("evidence my.py:mean one.csv --standardise", ["--standardise is for zoo models"]),
+        ("demo --rows 100", ["at least 2,000 rows, not 100"]),
+        ("demo --output nowhere/a.png", ["no folder 'nowhere'"]),
+    ],
+)
+def test_mistakes(arguments, says):
+    refused(arguments, says=says)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("evidence", ["MODEL"]),
+        ("evidence gaussian", ["DATA"]),
+        ("compare gaussian one.csv", ["two models or more"]),
+        ("evidnce", ["'evidence'"]),
+        ("evidence gaussian one.csv --islands 0", ["--islands"]),
+        ("evidence gaussian one.csv --islands four", ["--islands"]),
+        ("evidence gaussian one.csv --particles 1", ["--particles"]),
+        ("evidence gaussian one.csv --chunk-size -5", ["--chunk-size"]),
+        ("evidence gaussian one.csv --batch-size 0", ["--batch-size"]),
+        ("evidence gaussian one.csv --seed -1", ["--seed"]),
+        ("evidence gaussian one.csv --on-bad-row skp", ["--on-bad-row", "'raise'", "'skip'"]),
+    ],
+)
+def test_wrong_usage(arguments, says):
+    refused(arguments, code=2, says=says)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        ("", ["The CSV is empty"]),
+        ("v\n", ["no rows after the header"]),
+        ("1.0\n2.0\n", ["no header"]),
+        ("v\n" + "1.5\n" * 50 + "oops\n", ["'v'", "'oops' at row 50", "--features"]),
+        ("v,w\n1,2\n3\n", ["Row 1", "1 fields"]),
+    ],
+)
+def test_bad_streams(stdin, says):
+    refused("evidence gaussian -", stdin=stdin, says=says)
+    refused(
+        "evidence mixture:2 - --standardise", stdin="v\n1.5\n", says=["a stream", "Give a file"]
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_fails_names_its_line():
+    Path("broken.py").write_text("import math\n\nmath.sqrt(-1)\n")
+    refused("evidence broken.py:x one.csv", says=["broken.py fails at line 3", "ValueError"])
+    Path("wrong.py").write_text("def (:\n")
+    refused("evidence wrong.py:x one.csv", says=["wrong.py fails", "SyntaxError"])
+    Path("leaving.py").write_text("raise SystemExit(0)\n")
+    refused("evidence leaving.py:x one.csv", says=["leaving.py fails at line 1"])
+
+
+def test_an_interrupt_within_a_command(folder, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "weigh", interrupt)
+    refused("evidence gaussian one.csv", code=130, says=["interrupted"])
+
+
+def test_a_bug_is_not_hidden(folder, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(commands, "weigh", fail)
+    result = CliRunner().invoke(cli.app, ["evidence", "gaussian", "one.csv"])
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_the_result_is_printed_before_files_fail(folder, monkeypatch):
+    def full(*_):
+        raise weighbridge.CheckpointError("Could not write out: disk full.")
+
+    monkeypatch.setattr(Evidence, "save", full)
+    result = run("evidence gaussian one.csv --save out --json --quiet", *SMALL, code=1)
+    assert json.loads(result.stdout)["num_observations"] == 120
+    assert result.stderr == "weighbridge: Could not write out: disk full.\n"
+
+
+# --- real processes --------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, weighbridge.cli\n"
+        "heavy = {'jax', 'numpyro', 'rich', 'numpy', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_is_quick():
+    def seconds():
+        began = time.perf_counter()
+        subprocess.run([*COMMAND, "--help"], check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_a_whole_process(folder):
+    done = subprocess.run(
+        [*COMMAND, "evidence", "gaussian", "-", "--json", *SMALL],
+        input=Path("one.csv").read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["num_observations"] == 120
+    assert len(done.stderr.splitlines()) == 3
+    wrong = subprocess.run([*COMMAND, "evidence", "nope", "one.csv"], capture_output=True)
+    assert (wrong.returncode, wrong.stdout) == (1, b"")
+    assert wrong.stderr.startswith(b"weighbridge: There is no model 'nope'.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("delay", [0.1, 1.5])
+def test_interrupting_a_process(delay):
+    """While modules are imported, and while a stream is waited for."""
+    code = (
+        "import signal, sys; from weighbridge.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # not as in the background\n"
+        "print('ready', flush=True); main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "evidence", "gaussian", "-", *SMALL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"weighbridge: interrupted\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
+def test_a_bar_on_a_terminal(folder):
+    import pty
+
+    main_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "evidence", "gaussian", "one.csv", *SMALL],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm"},
+    )
+    os.close(terminal)
+    shown = io.BytesIO()
+    while True:
+        try:
+            piece = os.read(main_end, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        shown.write(piece)
+    out, _ = process.communicate()
+    os.close(main_end)
+    text = shown.getvalue().decode()
+    assert process.returncode == 0
+    assert out.startswith(b"log evidence -")
+    assert "120/120 rows" in text
+    assert "left" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
