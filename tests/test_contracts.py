@@ -16,6 +16,14 @@ from weighbridge.target import Rows, Subsampled, Target
 KERNELS = {
     "metropolis": (wb.Metropolis(0.5), wb.Metropolis(0.7)),
     "hmc": (wb.HMC(0.1, 5), wb.HMC(0.2, 7)),
+    "hmc-metric": (
+        wb.HMC(0.1, 5, scale=np.array([1.0, 0.5, 2.0])),
+        wb.HMC(0.2, 7, scale=np.array([2.0, 1.5, 1.0])),
+    ),
+    "hmc-matrix": (
+        wb.HMC(0.1, 5, scale=np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])),
+        wb.HMC(0.2, 7, scale=np.eye(3)),
+    ),
     "sgld": (wb.SGLD(1e-3), wb.SGLD(2e-3, gradient_noise=1.0)),
     "sgld-schedule": (wb.SGLD(wb.RobbinsMonro(0.1)), wb.SGLD(wb.RobbinsMonro(0.2, 3.0))),
     "sghmc": (wb.SGHMC(1e-3, 0.1), wb.SGHMC(2e-3, 0.3, resample_every=2)),
@@ -89,7 +97,10 @@ def test_changing_its_numbers_or_the_batch_does_not_retrace(kernels, target):
 def test_survives_a_round_trip_as_a_pytree(kernels, target):
     for kernel in kernels:
         leaves, structure = jax.tree_util.tree_flatten(kernel)
-        assert structure.unflatten(leaves) == kernel
+        again = structure.unflatten(leaves)
+        assert type(again) is type(kernel)
+        for field in dataclasses.fields(kernel):
+            np.testing.assert_equal(getattr(again, field.name), getattr(kernel, field.name))
         assert leaves, "numeric fields are leaves"
     with jax.enable_x64(True):
         state, info = advance(kernels[0], target, jax.random.key(0))

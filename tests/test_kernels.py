@@ -25,6 +25,12 @@ def gaussian_target():
     return Target(model, ())
 
 
+def correlated_target(covariance):
+    """A Gaussian with a known covariance."""
+    precision = np.linalg.inv(covariance)
+    return jax.tree_util.Partial(lambda precision, u: -0.5 * u @ (precision @ u), precision)
+
+
 def run_chains(kernel, target, start, num_steps, seed):
     @jax.jit
     def run(kernel, target, start, key):
@@ -52,7 +58,7 @@ def assert_variance(draws, expected):
     [
         wb.Metropolis(step_size=jnp.array([1.5, 0.8])),
         wb.HMC(step_size=0.35, num_leapfrog=5),
-        wb.HMC(step_size=0.8, num_leapfrog=3, inverse_mass=np.array([1.0, 0.25])),
+        wb.HMC(step_size=0.8, num_leapfrog=3, scale=np.array([1.0, 0.5])),
     ],
     ids=["metropolis", "hmc", "hmc-metric"],
 )
@@ -63,6 +69,54 @@ def test_adjusted_kernels_leave_the_target_invariant_and_reach_it(kernel, seed):
         assert_variance(run_chains(kernel, target, stationary, 10, seed), 1 / PRECISION)
         far = np.full((NUM_CHAINS, 2), 3.0)
         assert_variance(run_chains(kernel, target, far, 150, seed), 1 / PRECISION)
+
+
+COVARIANCE = np.array([[1.0, 0.45], [0.45, 0.25]])  # correlation 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("matched", [True, False])
+def test_hmc_with_a_matrix_leaves_a_correlated_target_invariant_and_reaches_it(matched, seed):
+    """S S^T may be the covariance or not: a triangular S that is used upside down is found out."""
+    root = np.linalg.cholesky(COVARIANCE)
+    kernel = wb.HMC(step_size=0.8, num_leapfrog=3, scale=root)
+    if not matched:
+        kernel = wb.HMC(0.25, 5, scale=np.array([[1.0, 0.0], [0.7, 1.2]]))
+    with jax.enable_x64(True):
+        target = correlated_target(COVARIANCE)
+        stationary = np.random.default_rng(seed).normal(size=(NUM_CHAINS, 2)) @ root.T
+        far = np.full((NUM_CHAINS, 2), 3.0)
+        for start, num_steps in ((stationary, 10), (far, 150)):
+            # In coordinates in which the target is standard, also the product has a variance.
+            draws = np.linalg.solve(root, run_chains(kernel, target, start, num_steps, seed).T).T
+            assert_variance(draws, np.ones(2))
+            product = draws[:, 0] * draws[:, 1]
+            assert abs(product.mean()) < SIGMAS / np.sqrt(NUM_CHAINS)
+
+
+def test_a_matrix_scale_is_hmc_in_other_coordinates():
+    """HMC on u = S v makes the move of plain HMC on v."""
+    root = np.linalg.cholesky(COVARIANCE)
+    with jax.enable_x64(True):
+        target, key = correlated_target(COVARIANCE), jax.random.key(3)
+        dense = wb.HMC(0.7, 4, scale=root)
+        plain = wb.HMC(0.7, 4)
+        start = np.array([0.4, -1.1])
+
+        def standard(v):
+            return target(jnp.asarray(root) @ v)
+
+        state, info = dense.step(key, dense.init(root @ start, target), target)
+        other, same = plain.step(key, plain.init(jnp.asarray(start), standard), standard)
+        # One number, one for each coordinate, or a diagonal matrix: all the same.
+        scales = [2.0, np.full(2, 2.0), 2.0 * np.eye(2)]
+        kernels = [wb.HMC(0.1, 4, scale=scale) for scale in scales]
+        alike = [k.step(key, k.init(start, target), target)[0].position for k in kernels]
+    np.testing.assert_allclose(state.position, root @ np.asarray(other.position), rtol=1e-10)
+    assert float(info.energy_error) == pytest.approx(float(same.energy_error), rel=1e-9)
+    assert not np.allclose(alike[0], start), "the move was taken"
+    np.testing.assert_allclose(alike[1], alike[0], rtol=1e-12)
+    np.testing.assert_allclose(alike[2], alike[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

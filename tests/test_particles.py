@@ -15,6 +15,7 @@ from weighbridge.particles import (
     effective_sample_size,
     log_mean_exp,
     require_resampling,
+    systematic_indices,
 )
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
@@ -193,6 +194,24 @@ def test_many_even_weights_are_each_kept_once(scheme):
     keys = jax.random.split(jax.random.key(0), 5)
     for chosen in resample_all(scheme, keys, jnp.full((1, num), -3.7))[0]:
         np.testing.assert_array_equal(np.sort(chosen), np.arange(num))
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("shift", [0.0, -1e6])
+def test_systematic_resampling_on_the_host(name, shift):
+    """By every point: floor or ceiling of the expected copies; on average just those."""
+    share = WEIGHTS[name] / WEIGHTS[name].sum()
+    log_weights = np.asarray(logs(WEIGHTS[name])) + shift
+    points = (np.arange(4000) + 0.5) / 4000
+    copies = np.stack(
+        [np.bincount(systematic_indices(point, log_weights), minlength=8) for point in points]
+    )
+    assert (copies >= np.floor(8 * share - 1e-9)).all()
+    assert (copies <= np.ceil(8 * share + 1e-9)).all()
+    # An even grid of points integrates a step function up to one point for each of its steps.
+    np.testing.assert_allclose(copies.mean(axis=0), 8 * share, atol=2 / 4000)
+    for point in (0.0, np.nextafter(1.0, 0.0)):
+        assert (share[systematic_indices(point, log_weights)] > 0).all()
 
 
 def test_unknown_scheme_is_named():

@@ -77,17 +77,19 @@ def test_published_steps_count_all_rows_seen(monkeypatch):
     plain = sgais.anneal
 
     def spy(*args, **kwargs):
-        seen.append(args[6])
+        seen.append(args[5:7])
         return plain(*args, **kwargs)
 
     monkeypatch.setattr(sgais, "anneal", spy)
     wb.evidence(PUBLISHED_LINEAR, wb.zoo.linear.simulate(1203, seed=0), "published")
-    assert [s.rows_past + power * s.rows_chunk for s in seen for power in (0, 1)] == [
+    assert [m.rows_past + power * m.rows_chunk for m, _ in seen for power in (0, 1)] == [
         *(500, 500),
         *(1000, 1000),
         *(1203, 1203),
     ]
-    assert {s.conditional for s in seen} == {0.0}
+    assert {mover.num_moves for mover, _ in seen} == {20}
+    assert {mover.kernel for mover, _ in seen} == {wb.SGAIS.published().kernel}
+    assert {settings.conditional for _, settings in seen} == {0.0}
 
 
 @pytest.fixture(scope="module")
@@ -230,15 +232,20 @@ def test_islands_that_drift_apart_are_resampled(spread, settles):
     log_weight = levels[:, None] + np.random.default_rng(1).normal(size=(16, 16))
     with jax.enable_x64(True):
         run.cloud = run.cloud._replace(log_weight=jnp.asarray(log_weight))
+        run.log_evidences = levels + np.log(np.exp(log_weight - levels[:, None]).mean(axis=1))
         before, position = run.log_evidences, np.asarray(run.cloud.position)
         combined = combine_islands(before)
         run._settle()
     if not settles:
         np.testing.assert_array_equal(run.log_evidences, before)
+        np.testing.assert_array_equal(run.cloud.position, position)
+        np.testing.assert_array_equal(run.cloud.log_weight, log_weight)
         assert run.settled_variance == 0
         assert (wb.Status.ISLANDS_DISAGREE in run.flags()) == (spread > 4)
         return
     np.testing.assert_allclose(run.log_evidences, combined.log_evidence, rtol=1e-12)
+    carried = np.exp(np.asarray(run.cloud.log_weight) - combined.log_evidence).mean(axis=1)
+    np.testing.assert_allclose(carried, 1.0, rtol=1e-9)
     assert run.settled_variance == pytest.approx(combined.std_error**2)
     # Systematic resampling: each island is copied floor or ceiling of its share, whole.
     share = 16 * np.exp(before - before.max()) / np.exp(before - before.max()).sum()
@@ -459,6 +466,8 @@ def test_a_runaway_integrator_is_undone_and_flagged():
     result = wb.evidence(wb.zoo.linear.model(num_features=2), data, method)
     assert wb.Status.DIVERGED in result.flags
     assert result.diagnostics["num_diverged"] > 0
+    # Moves that were undone do not count as heat.
+    assert result.trace.temperature.max() < 100
     # What is left is importance sampling from the prior: far too low, but of its order.
     worst = -0.5 * np.sum((data["y"] + 600 * np.abs(data["x"]).sum(axis=1)) ** 2)
     assert worst < result.log_evidence < wb.zoo.linear.log_evidence(data)

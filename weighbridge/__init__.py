@@ -19,7 +19,14 @@ if TYPE_CHECKING:
         WeighbridgeError,
     )
     from weighbridge.comparison import Comparison, compare
-    from weighbridge.estimators import SGAIS
+    from weighbridge.estimators import (
+        AIS,
+        SGAIS,
+        SMC,
+        AdaptiveHMC,
+        PriorSampling,
+        Thermodynamic,
+    )
     from weighbridge.interop import from_numpyro
     from weighbridge.kernels import HMC, SGHMC, SGLD, Metropolis, RobbinsMonro
     from weighbridge.model import Model
@@ -39,7 +46,7 @@ _HOMES = {
         "WeighbridgeError",
     ),
     "comparison": ("Comparison", "compare"),
-    "estimators": ("SGAIS",),
+    "estimators": ("AIS", "AdaptiveHMC", "PriorSampling", "SGAIS", "SMC", "Thermodynamic"),
     "interop": ("from_numpyro",),
     "kernels": ("HMC", "SGHMC", "SGLD", "Metropolis", "RobbinsMonro"),
     "model": ("Model",),
@@ -50,6 +57,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AIS",
+    "AdaptiveHMC",
     "CheckpointError",
     "Comparison",
     "DataError",
@@ -61,11 +70,14 @@ __all__ = [
     "Model",
     "ModelError",
     "Online",
+    "PriorSampling",
     "RobbinsMonro",
     "SGAIS",
     "SGHMC",
     "SGLD",
+    "SMC",
     "Status",
+    "Thermodynamic",
     "Update",
     "WeighbridgeError",
     "compare",

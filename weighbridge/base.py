@@ -84,6 +84,12 @@ class Status(enum.Enum):
         "the log evidence of independent islands differs by several nats",
         "Use more particles per island or more moves per annealing step.",
     )
+    LOW_ACCEPTANCE = (
+        "low acceptance",
+        "moves were mostly rejected, so the particles hardly moved",
+        "Use more particles, or moves that fit the model better; check that the log-likelihood "
+        "is smooth.",
+    )
     RESERVOIR = (
         "reservoir in use",
         "mini-batches come from a reservoir that is smaller than the data seen",

@@ -275,9 +275,9 @@ def _method(
 ) -> SGAIS:
     from dataclasses import replace
 
-    from weighbridge.estimators import resolve
+    from weighbridge.estimators import resolve_sequential
 
-    chosen = resolve(name)
+    chosen = resolve_sequential(name)
     return replace(
         chosen,
         num_particles=particles or chosen.num_particles,

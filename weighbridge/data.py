@@ -469,13 +469,14 @@ def _rechunk(blocks: Iterable[Values], size: int) -> Iterator[Values]:
             num_pending += stop - start
             start = stop
             if num_pending == size:
-                yield _join(pending)
+                yield join(pending)
                 pending, num_pending = [], 0
     if pending:
-        yield _join(pending)
+        yield join(pending)
 
 
-def _join(pieces: list[Values]) -> Values:
+def join(pieces: Sequence[Values]) -> Values:
+    """One block of several, one after the other; a single one is not copied."""
     if len(pieces) == 1:
         return pieces[0]
     return tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *pieces)

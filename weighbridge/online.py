@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge import checkpoint
 from weighbridge.base import CheckpointError
 from weighbridge.data import as_values
-from weighbridge.estimators import SGAIS, resolve
+from weighbridge.estimators import SGAIS, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
 from weighbridge.run import RowPolicy, Session, Update, update_session
@@ -48,7 +48,7 @@ class Online:
         on_bad_row: RowPolicy = "raise",
     ) -> None:
         self.seed, self.on_bad_row = seed, on_bad_row
-        self._session = Session(model, resolve(method), seed, on_bad_row)
+        self._session = Session(model, resolve_sequential(method), seed, on_bad_row)
 
     @property
     def num_observations(self) -> int:
@@ -92,7 +92,7 @@ class Online:
             method: the method of that run.
         """
         arrays, metadata = checkpoint.read(path, SCHEMA)
-        chosen = resolve(method)
+        chosen = resolve_sequential(method)
         if metadata.get("model") != model.fingerprint():
             raise CheckpointError(
                 f"{path} was saved with another model (another prior or log-likelihood). Load it "

@@ -87,6 +87,16 @@ RESAMPLING: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def systematic_indices(point: float, log_weights: np.ndarray) -> np.ndarray:
+    """Systematic resampling on the host, by one uniform number."""
+    num = len(log_weights)
+    cumulative = np.cumsum(np.exp(log_weights - np.max(log_weights)))
+    points = (np.arange(num) + point) / num * cumulative[-1]
+    # Rounding may push a point beyond the last weight: the last particle with any takes it.
+    last = np.flatnonzero(np.isfinite(log_weights))[-1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))
+
+
 # --- islands: independent estimates of the same evidence -----------------------------------
 
 
@@ -132,6 +142,25 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     variance = square / num_islands + square * min(square / (2 * (num_islands - 1)), 1.0)
     widened = variance * (num_islands - 1) / (num_islands - 3)
     return Combined(log_evidence, math.sqrt(widened), spread)
+
+
+def combine_logs(log_evidences: np.ndarray) -> Combined:
+    """Combine independent estimates of log Z itself: their mean, and its standard error.
+
+    >>> combine_logs(np.array([-10.1, -9.9, -10.0, -10.0])).log_evidence
+    -10.0
+    """
+    log_evidences = np.asarray(log_evidences, float)
+    num_islands = log_evidences.size
+    mean = float(np.mean(log_evidences))
+    spread = float(np.std(log_evidences, ddof=1)) if num_islands > 1 else math.nan
+    if num_islands < 4 or not math.isfinite(mean):
+        return Combined(mean, math.nan, spread)
+    return Combined(
+        mean,
+        spread / math.sqrt(num_islands) * math.sqrt((num_islands - 1) / (num_islands - 3)),
+        spread,
+    )
 
 
 def require_resampling(name: str) -> Callable[[Array, Array], Array]:

@@ -11,10 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree, Status
-from weighbridge.data import RowChecker, num_rows, rechunk, split
-from weighbridge.estimators import SGAIS, SGAISRun, resolve
+from weighbridge.data import RowChecker, as_values, join, num_rows, rechunk, split
+from weighbridge.estimators import SGAIS, Method, SGAISRun, Tempering, resolve
 from weighbridge.model import Model, check_row_function, split_weight
-from weighbridge.particles import combine_islands
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence
 from weighbridge.sources import Source, open_source
@@ -54,22 +53,22 @@ class Update:
         return self.flags[0] if self.flags else Status.OK
 
 
-class Session:
-    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+def _require_model(model: Any) -> None:
+    if not isinstance(model, Model):
+        raise MethodError(
+            f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function use "
+            "wb.from_numpyro."
+        )
 
-    def __init__(
-        self, model: Model, method: SGAIS, seed: int, on_bad_row: RowPolicy, first_island: int = 0
-    ) -> None:
-        if not isinstance(model, Model):
-            raise MethodError(
-                f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function "
-                "use wb.from_numpyro."
-            )
-        self.model, self.method = model, method
+
+class Admission:
+    """The gate that every block of rows passes, for one model."""
+
+    def __init__(self, model: Model, on_bad_row: RowPolicy) -> None:
+        _require_model(model)
+        self.model = model
         self.checker = RowChecker(on_bad_row, self._check_rows)
-        self.run: SGAISRun = method.start(model, seed=seed, first_island=first_island)
         self.weight_counts_rows: bool | None = None
-        self.elapsed = 0.0
 
     def admit(self, values: PyTree) -> PyTree:
         """Check a block of rows; the first also checks the model against its columns."""
@@ -88,6 +87,18 @@ class Session:
         if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
             flags["column 'weight' counts repeated rows and is negative"] = values["weight"] < 0
         return flags
+
+
+class Session(Admission):
+    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+
+    def __init__(
+        self, model: Model, method: SGAIS, seed: int, on_bad_row: RowPolicy, first_island: int = 0
+    ) -> None:
+        super().__init__(model, on_bad_row)
+        self.method = method
+        self.run: SGAISRun = method.start(model, seed=seed, first_island=first_island)
+        self.elapsed = 0.0
 
     def absorb(self, values: PyTree) -> None:
         """Bring in one chunk of admitted rows."""
@@ -150,7 +161,7 @@ def update_session(session: Session, values: PyTree) -> Update:
 def evidence(
     model: Model,
     data: Any = None,
-    method: str | SGAIS = "auto",
+    method: str | Method = "auto",
     *,
     seed: int = 0,
     tolerance: float | None = None,
@@ -183,36 +194,76 @@ def evidence(
     """
     chosen = resolve(method)
     _check_limits(chosen, tolerance, time_limit)
-    if data is None:
-        raise DataError(f"{chosen.name} weighs rows: give it data.")
-    source = open_source(data)
-    if source.in_memory and source.num_rows:
-        # Rows that are in memory anyway can all be reached: no reservoir is needed.
-        chosen = replace(chosen, reservoir=max(chosen.reservoir, source.num_rows))
+    _require_model(model)
     reporter = choose_reporter(progress)
     began = time.perf_counter()
+    one_round, repeatable = _rounds(model, data, chosen, seed, on_bad_row, reporter)
     results: list[Evidence] = []
     try:
         while True:
-            results.append(
-                _one_pass(
-                    model,
-                    source,
-                    chosen,
-                    seed,
-                    reporter,
-                    on_bad_row,
-                    len(results) * chosen.num_islands,
-                )
-            )
-            merged = _merge(results, time.perf_counter() - began)
+            results.append(one_round(len(results) * chosen.num_islands))
+            merged = _merge(results, chosen, time.perf_counter() - began)
             if tolerance is None or merged.std_error <= tolerance:
                 return merged
             out_of_time = time_limit is not None and time.perf_counter() - began >= time_limit
-            if out_of_time or not source.reopenable or _is_hopeless(results, tolerance):
+            if out_of_time or not repeatable or _is_hopeless(results, tolerance):
                 return replace(merged, flags=(*merged.flags, Status.TOLERANCE_NOT_REACHED))
     finally:
         reporter.close()
+
+
+def _rounds(
+    model: Model,
+    data: Any,
+    method: Method,
+    seed: int,
+    on_bad_row: RowPolicy,
+    reporter: Reporter,
+) -> tuple[Callable[[int], Evidence], bool]:
+    """A function that runs one round of islands from a first one, and whether it can run again."""
+    if data is None and model.log_likelihood is not None:
+        raise DataError(f"{method.name} weighs rows: give it data.")
+    if isinstance(method, Tempering):
+        tempering = method
+        values, weight, extra = _all_rows(model, data, on_bad_row)
+
+        def temper(first_island: int) -> Evidence:
+            reporter.start(None)
+            result = tempering.estimate(model, values, weight, seed=seed, first_island=first_island)
+            return replace(result, diagnostics={**result.diagnostics, **extra})
+
+        return temper, True
+    source = open_source(data)
+    if source.in_memory and source.num_rows:
+        # Rows that are in memory anyway can all be reached: no reservoir is needed.
+        method = replace(method, reservoir=max(method.reservoir, source.num_rows))
+
+    def stream(first_island: int) -> Evidence:
+        return _one_pass(model, source, method, seed, reporter, on_bad_row, first_island)
+
+    return stream, source.reopenable
+
+
+def _all_rows(
+    model: Model, data: Any, on_bad_row: RowPolicy
+) -> tuple[PyTree | None, np.ndarray | None, dict[str, Any]]:
+    """All observations in memory, checked, with their weights, and what was noticed."""
+    if model.log_likelihood is None:
+        return (None if data is None else as_values(data)), None, {}
+    admission = Admission(model, on_bad_row)
+    blocks = [
+        block for block in map(admission.admit, open_source(data).blocks()) if num_rows(block)
+    ]
+    if not blocks:
+        raise DataError(
+            "There is no row to weigh: the data is empty"
+            + (", or every row was skipped." if admission.checker.rows_skipped else ".")
+        )
+    extra = {
+        "rows_skipped": admission.checker.rows_skipped,
+        "weighted_rows": bool(admission.weight_counts_rows),
+    }
+    return *split_weight(join(blocks), bool(admission.weight_counts_rows)), extra
 
 
 @dataclass(frozen=True)
@@ -278,15 +329,16 @@ def _one_pass(
     return session.result()
 
 
-def _merge(results: list[Evidence], elapsed: float) -> Evidence:
+def _merge(results: list[Evidence], method: Method, elapsed: float) -> Evidence:
     """Several rounds of islands as one result; the path shown is the first round's."""
     if len(results) == 1:
         return replace(results[0], elapsed=elapsed)
     islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in results])
-    bias = float(np.mean([r.diagnostics["heating_bias"] for r in results]))
-    combined = combine_islands(islands)
+    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
+    bias = float(np.mean(biases))
+    combined = method.combine(islands)
     # Each round's own error, and the spread over the islands of all rounds: the larger counts.
-    within = np.mean([r.std_error**2 - r.diagnostics["heating_bias"] ** 2 for r in results])
+    within = np.mean([r.std_error**2 - b**2 for r, b in zip(results, biases)])
     variance = max(within / len(results), combined.std_error**2)
     log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
     log_weights = log_weights - log_weights.max()
@@ -307,10 +359,11 @@ def _is_hopeless(results: list[Evidence], tolerance: float) -> bool:
     """Whether no error can be stated, or a bias that more islands do not shrink is too large."""
     if any(math.isnan(result.std_error) for result in results):
         return True
-    return bool(abs(np.mean([r.diagnostics["heating_bias"] for r in results])) > tolerance)
+    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
+    return bool(abs(np.mean(biases)) > tolerance)
 
 
-def _check_limits(method: SGAIS, tolerance: float | None, time_limit: float | None) -> None:
+def _check_limits(method: Method, tolerance: float | None, time_limit: float | None) -> None:
     for name, value in (("tolerance", tolerance), ("time_limit", time_limit)):
         if value is not None and not value > 0:
             raise MethodError(f"{name} must be positive, not {value!r}.")

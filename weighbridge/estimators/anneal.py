@@ -1,7 +1,9 @@
 """The annealing core: choose the next power, reweight, maybe resample, move.
 
 One loop serves every estimator on a path of densities f_lambda(u) = past(u) chunk(u)^lambda;
-they differ in what is past and what is chunk, in the kernel, and in whether they resample.
+they differ in what is past and what is chunk, in the move, and in whether they resample.
+Islands share the schedule and the tuning of the moves, and nothing else: given those, their
+estimates are independent, and a schedule chosen from all particles is a better one.
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from weighbridge.base import Array, Kernel
+from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
 from weighbridge.target import Target, Tempered, Term
@@ -26,19 +28,32 @@ SEARCH_DEPTH = 700.0
 SEARCH_STEPS = 48
 # A move that lowers the log density by more than this many nats has diverged, as in Stan.
 DIVERGENCE = 1000.0
+# Names the stream of random numbers that steps draw their keys from.
+STEP_STREAM = 2
 
 
 class Cloud(NamedTuple):
-    """Weighted particles; the mean weight is the estimate of the evidence so far."""
+    """Weighted particles of all islands; the mean weight estimates the evidence so far.
+
+    Attributes:
+        position: islands x particles x coordinates.
+        log_weight: islands x particles.
+        origin: which of its island's first particles each descends from.
+    """
 
     position: Array
     log_weight: Array
+    origin: Array
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["model", "past", "chunk"], meta_fields=[])
 @dataclass(frozen=True)
 class Path:
-    """Densities from prior times past to prior times past times chunk."""
+    """Densities from prior times past to prior times past times chunk.
+
+    What is past has the island as its first axis (each island has mini-batches of its own);
+    model and chunk are common to all.
+    """
 
     model: Model
     past: tuple[Term, ...]
@@ -53,37 +68,62 @@ class Path:
         return self.chunk(self.model, self.model.transform(position)[0])
 
 
+# Where the island axis of a path lies, for jax.vmap.
+PATH_AXES = Path(model=None, past=0, chunk=None)  # type: ignore[arg-type]
+
+
+class Mover(Protocol):
+    """How particles are moved at one power; a pytree that carries its own tuning."""
+
+    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+        """New positions of all islands, info averaged over particles, and the mover tuned."""
+        ...
+
+
 class Settings(NamedTuple):
     """Numbers that steer the loop; all of them are leaves, so changing one never retraces.
 
     Attributes:
         target_ess: ESS to aim for at each step, as a fraction of the particles.
-        resample_below: resample when the carried ESS falls below this fraction; 0 never does.
-        num_moves: kernel steps for each intermediate density.
+        resample_below: resample when the carried ESS falls below this fraction; 0 never does,
+            more than 1 always does.
         conditional: 1 to count the ESS with the carried weights (Zhou, Johansen & Aston 2016),
             0 to count it over the incremental weights alone (as published SGAIS does).
-        finish: 1 to take all of what remains in one step.
-        rows_past: the kernel is for one row; at power lambda it is rescaled to variances
-            1 / (rows_past + lambda rows_chunk).
-        rows_chunk: see above.
+        next_power: go to this power, whatever the ESS; NaN chooses it by the ESS.
     """
 
     target_ess: Array | float
     resample_below: Array | float
-    num_moves: Array | int
     conditional: Array | float = 1.0
-    finish: Array | float = 0.0
-    rows_past: Array | float = 1.0
-    rows_chunk: Array | float = 0.0
+    next_power: Array | float = float("nan")
 
 
 class StepInfo(NamedTuple):
-    """What one annealing step did on one island."""
+    """What one annealing step did; arrays have one entry for each island.
+
+    Attributes:
+        increment: by how much the power grew.
+        ess: of the incremental weights.
+        carried_ess: of the weights carried, before resampling.
+        log_increment: log of the weighted mean of chunk^increment: a stepping stone.
+        log_evidence: so far.
+        mean: of the chunk's log-likelihood over the particles, before this step.
+        variance: likewise.
+        num_infinite: particles at log-likelihood -inf.
+        num_undefined: particles whose log-likelihood is not a number, counted as -inf.
+        num_diverged: moves that were undone because the position was not finite.
+        dropped: whether the target ESS had to be lowered for want of finite particles.
+        resampled: whether the island was resampled.
+        moves: info of the moves, averaged over particles.
+    """
 
     increment: Array
     ess: Array
     carried_ess: Array
+    log_increment: Array
     log_evidence: Array
+    mean: Array
+    variance: Array
     num_infinite: Array
     num_undefined: Array
     num_diverged: Array
@@ -92,232 +132,258 @@ class StepInfo(NamedTuple):
     moves: Any
 
 
-def choose_increment(
-    log_likelihood: Array, log_weight: Array, target_ess: Array | float, remaining: Array
-) -> tuple[Array, Array, Array]:
-    r"""The step of the power at which the ESS of the incremental weights meets its target.
+def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | float) -> Array:
+    r"""ESS of the incremental weights e^{step l}, with the carried weights W.
 
     .. math:: \mathrm{ESS}(\Delta) = M \frac{(\sum_i W_i e^{\Delta \ell_i})^2}
                                             {\sum_i W_i e^{2 \Delta \ell_i}}
 
-    found by bisection in log Delta. Particles at log-likelihood -inf count for nothing at any
-    positive step; if without them the target is out of reach, the target is that fraction of
-    what is left.
+    Zhou, Johansen & Aston (2016), J. Comput. Graph. Stat. 25:701-726. With equal W it is the
+    ESS of Kong, Liu & Wong (1994). Particles at -inf count for nothing at any positive step.
+    """
+    finite = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
+    log_share = jnp.where(finite, log_weight - logsumexp(log_weight), -jnp.inf)
+    height = jnp.where(finite, log_likelihood, 0.0)
+    height = height - jnp.max(jnp.where(finite, height, -jnp.inf))
+    tilted = jnp.where(finite, step * height, 0.0)
+    log_ess = 2 * logsumexp(log_share + tilted) - logsumexp(log_share + 2 * tilted)
+    return jnp.where(jnp.any(finite), log_weight.shape[0] * jnp.exp(log_ess), 0.0)
+
+
+def choose_increment(
+    log_likelihood: Array, log_weight: Array, target_ess: Array | float, remaining: Array | float
+) -> tuple[Array, Array, Array]:
+    r"""The step of the power at which the ESS, averaged over islands, meets its target.
+
+    Found by bisection in log Delta. If too few particles are finite to reach the target at any
+    positive step, the target is that fraction of what is left.
 
     Args:
-        log_likelihood: of the chunk, at each particle.
-        log_weight: carried weights W (zeros count every particle alike).
+        log_likelihood: of the chunk, islands x particles.
+        log_weight: carried weights (zeros count every particle alike), islands x particles.
         target_ess: as a fraction of the particles.
         remaining: the largest step allowed.
 
     Returns:
-        The step, the ESS that it gives, and whether the target had to be lowered.
+        The step, the ESS of each island that it gives, and whether the target was lowered.
 
-    >>> step, ess, lowered = choose_increment(jnp.arange(10.0) * 100, jnp.zeros(10), 0.5, 1.0)
-    >>> round(float(ess), 2), bool(step < 1), bool(lowered)
+    >>> step, ess, lowered = choose_increment(jnp.arange(10.0)[None] * 100, jnp.zeros((1, 10)),
+    ...                                       0.5, 1.0)
+    >>> round(float(ess[0]), 2), bool(step < 1), bool(lowered)
     (5.0, True, False)
     """
-    num_particles = log_likelihood.shape[0]
-    finite = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
-    nothing = ~jnp.any(finite)
-    log_share = jnp.where(finite, log_weight - logsumexp(log_weight), -jnp.inf)
-    height = jnp.where(finite, log_likelihood, 0.0)
-    height = height - jnp.max(jnp.where(finite, height, -jnp.inf))
+    num_particles = log_likelihood.shape[1]
 
     def ess_at(log_step: Array) -> Array:
-        tilted = jnp.where(finite, jnp.exp(log_step) * height, 0.0)
-        log_ess = 2 * logsumexp(log_share + tilted) - logsumexp(log_share + 2 * tilted)
-        return num_particles * jnp.exp(log_ess)
+        step = jnp.exp(log_step)
+        return jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
 
-    reachable = num_particles * jnp.sum(jnp.where(finite, jnp.exp(log_share), 0.0))
-    wanted = target_ess * num_particles
-    lowered = reachable <= wanted * (1 + 1e-9)
-    wanted = jnp.where(lowered, target_ess * reachable, wanted)
+    log_remaining = jnp.log(remaining)
+    lowest = log_remaining - SEARCH_DEPTH
+    reachable = jnp.mean(ess_at(lowest))
+    lowered = reachable <= target_ess * num_particles * (1 + 1e-9)
+    wanted = target_ess * jnp.where(lowered, reachable, num_particles)
 
     def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
-        enough = ess_at(middle) >= wanted
+        enough = jnp.mean(ess_at(middle)) >= wanted
         return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
 
-    log_remaining = jnp.log(remaining)
-    low, _ = jax.lax.fori_loop(
-        0, SEARCH_STEPS, halve, (log_remaining - SEARCH_DEPTH, log_remaining)
-    )
-    whole = nothing | (ess_at(log_remaining) >= wanted)
+    low, _ = jax.lax.fori_loop(0, SEARCH_STEPS, halve, (lowest, log_remaining))
+    whole = jnp.mean(ess_at(log_remaining)) >= wanted
     log_step = jnp.where(whole, log_remaining, low)
     return jnp.where(whole, remaining, jnp.exp(low)), ess_at(log_step), lowered
 
 
-def _move(key: Array, cloud: Cloud, target: Target, kernel: Kernel, num_moves: Array | int) -> Any:
-    """Move every particle; the info is averaged over the second half of the moves."""
-
-    def move_one(key: Array, position: Array) -> tuple[Array, Any]:
-        state = kernel.init(position, target)
-        shape = jax.eval_shape(kernel.step, key, state, target)[1]
-        zero = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape), shape)
-        first = num_moves // 2
-
-        def body(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-            state, total = carry
-            state, info = kernel.step(jax.random.fold_in(key, index), state, target)
-            share = jnp.where(index >= first, 1.0 / (num_moves - first), 0.0)
-            total = jax.tree_util.tree_map(lambda sum_, leaf: sum_ + share * leaf, total, info)
-            return state, total
-
-        state, info = jax.lax.fori_loop(0, num_moves, body, (state, zero))
-        return state.position, info
-
-    keys = jax.random.split(key, cloud.position.shape[0])
-    return jax.vmap(move_one)(keys, cloud.position)
-
-
-def _step_island(
-    key: Array,
-    cloud: Cloud,
-    power: Array,
-    path: Path,
-    kernel: Kernel,
-    settings: Settings,
-    resampling: str,
-) -> tuple[Cloud, Array, StepInfo]:
-    num_particles = cloud.log_weight.shape[0]
-    key_resample, key_move = jax.random.split(key)
-
-    raw = jax.vmap(path.chunk_log_likelihood)(cloud.position)
+def _reweight(
+    cloud: Cloud, power: Array, log_likelihood: Array, settings: Settings
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Choose the next power and grow the weights: weights, step, power, ESS, lowered."""
     alive = jnp.isfinite(cloud.log_weight)
-    undefined = alive & jnp.isnan(raw)
-    log_likelihood = jnp.where(jnp.isnan(raw), -jnp.inf, raw)
-    carried = settings.conditional * jnp.where(alive, cloud.log_weight, 0.0)
-    carried = jnp.where(alive, carried, -jnp.inf)
-    remaining = 1.0 - power
-    increment, ess, lowered = choose_increment(
-        log_likelihood, carried, settings.target_ess, remaining
+    carried = jnp.where(
+        alive, settings.conditional * jnp.where(alive, cloud.log_weight, 0.0), -jnp.inf
     )
-    increment = jnp.where(settings.finish > 0, remaining, increment)
-    increment = jnp.where(remaining > 0, increment, 0.0)
+    remaining = 1.0 - power
+    chosen, _, lowered = choose_increment(log_likelihood, carried, settings.target_ess, remaining)
+    fixed = ~jnp.isnan(jnp.asarray(settings.next_power))
+    increment = jnp.where(fixed, settings.next_power - power, chosen)
+    ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, carried, increment)
+    following = jnp.where(increment >= remaining, 1.0, power + increment)
+    following = jnp.where(fixed, settings.next_power, following)
     # A particle at -inf is dropped, also from a step so small that -inf times it is NaN.
     gained = jnp.where(jnp.isfinite(log_likelihood), increment * log_likelihood, -jnp.inf)
-    log_weight = cloud.log_weight + gained
-    following = jnp.where(increment >= remaining, 1.0, power + increment)
+    return cloud.log_weight + gained, increment, following, ess, lowered & ~fixed
 
-    carried_ess = effective_sample_size(log_weight)
-    resample = carried_ess < settings.resample_below * num_particles
-    chosen = jnp.where(
-        resample,
-        require_resampling(resampling)(key_resample, log_weight),
-        jnp.arange(num_particles),
-    )
-    log_evidence = log_mean_exp(log_weight)
-    position = cloud.position[chosen]
-    log_weight = jnp.where(resample, log_evidence, log_weight)
 
-    scaled = kernel.rescale(1.0 / (settings.rows_past + following * settings.rows_chunk))
-    moved, moves = _move(
-        key_move, Cloud(position, log_weight), path.target(following), scaled, settings.num_moves
-    )
-    usable = jnp.isfinite(log_weight)
-    # An unstable integrator runs away long before its numbers overflow.
-    fall = following * (log_likelihood[chosen] - jax.vmap(path.chunk_log_likelihood)(moved))
-    stable = jnp.all(jnp.isfinite(moved), axis=1) & (fall < DIVERGENCE)
-    diverged = usable & ~stable
-    position = jnp.where((usable & ~diverged)[:, None], moved, position)
-    counted = usable & ~diverged
-    info = StepInfo(
-        increment=increment,
-        ess=ess,
-        carried_ess=carried_ess,
-        log_evidence=log_evidence,
-        num_infinite=jnp.sum(alive & ~jnp.isfinite(log_likelihood)),
-        num_undefined=jnp.sum(undefined),
-        num_diverged=jnp.sum(diverged),
-        dropped=lowered,
-        resampled=resample,
-        moves=jax.tree_util.tree_map(
-            lambda leaf: jnp.sum(jnp.where(counted, leaf, 0.0)) / jnp.maximum(jnp.sum(counted), 1),
-            moves,
-        ),
-    )
-    # An island that has already arrived stays as it is while the others go on.
-    arrived = power >= 1.0
-    keep = partial(jax.tree_util.tree_map, lambda old, new: jnp.where(arrived, old, new))
-    return keep(cloud, Cloud(position, log_weight)), jnp.where(arrived, power, following), info
+def _resample(
+    key: Array, cloud: Cloud, resample_below: Array | float, resampling: str
+) -> tuple[Cloud, Array]:
+    """Resample one island if its weights have degenerated; all weights become their mean."""
+    num_particles = cloud.log_weight.shape[0]
+    resample = effective_sample_size(cloud.log_weight) < resample_below * num_particles
+    drawn = require_resampling(resampling)(key, cloud.log_weight)
+    chosen = jnp.where(resample, drawn, jnp.arange(num_particles))
+    log_weight = jnp.where(resample, log_mean_exp(cloud.log_weight), cloud.log_weight)
+    return Cloud(cloud.position[chosen], log_weight, cloud.origin[chosen]), resample
+
+
+def moments(log_likelihood: Array, log_weight: Array) -> tuple[Array, Array]:
+    """Weighted mean and variance of the chunk's log-likelihood over one island."""
+    usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
+    share = jnp.where(usable, jax.nn.softmax(jnp.where(usable, log_weight, -jnp.inf)), 0.0)
+    values = jnp.where(usable, log_likelihood, 0.0)
+    mean = jnp.sum(share * values)
+    return mean, jnp.sum(share * (values - mean) ** 2)
 
 
 @partial(jax.jit, static_argnames="resampling")
 def anneal_step(
-    key: Array,
-    counters: Array,
-    islands: Array,
+    key_data: Array,
     cloud: Cloud,
     power: Array,
     path: Path,
-    kernel: Kernel,
+    mover: Any,
     settings: Settings,
     resampling: str,
-) -> tuple[Cloud, Array, StepInfo]:
-    """One annealing step of all islands; the first axis of cloud, power and past is the island."""
-    key = jax.random.fold_in(jax.random.fold_in(key, counters[0]), counters[1])
-    keys = jax.vmap(partial(jax.random.fold_in, key))(islands)
-    axes = Path(model=None, past=0, chunk=None)  # type: ignore[arg-type]
-    step = partial(_step_island, kernel=kernel, settings=settings, resampling=resampling)
-    return jax.vmap(step, in_axes=(0, 0, 0, axes))(keys, cloud, power, path)
+) -> tuple[Cloud, Array, Any, StepInfo]:
+    """One annealing step of all islands; ``key_data`` has two keys for each."""
+    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    raw = chunk_log_likelihoods(path, cloud.position)
+    log_likelihood = jnp.where(jnp.isnan(raw), -jnp.inf, raw)
+    mean, variance = jax.vmap(moments)(log_likelihood, cloud.log_weight)
+    log_weight, increment, following, ess, lowered = _reweight(
+        cloud, power, log_likelihood, settings
+    )
+    reweighted = cloud._replace(log_weight=log_weight)
+    before = jax.vmap(log_mean_exp)(cloud.log_weight)
+    log_evidence = jax.vmap(log_mean_exp)(log_weight)
+    resample = partial(_resample, resample_below=settings.resample_below, resampling=resampling)
+    resampled, was_resampled = jax.vmap(resample)(keys[:, 0], reweighted)
+    moved, moves, mover = mover.move(keys[:, 1], resampled, path, following)
+
+    usable = jnp.isfinite(resampled.log_weight)
+    diverged = usable & ~stable_moves(path, following, resampled.position, moved)
+    kept = (usable & ~diverged)[..., None]
+    position = jnp.where(kept, moved, resampled.position)
+    alive = jnp.isfinite(cloud.log_weight)
+    info = StepInfo(
+        increment=increment,
+        ess=ess,
+        carried_ess=jax.vmap(effective_sample_size)(log_weight),
+        # An island without weight stays without: -inf, and not the difference of two.
+        log_increment=jnp.where(jnp.isfinite(before), log_evidence - before, -jnp.inf),
+        log_evidence=log_evidence,
+        mean=mean,
+        variance=variance,
+        num_infinite=jnp.sum(alive & ~jnp.isfinite(log_likelihood), axis=1),
+        num_undefined=jnp.sum(alive & jnp.isnan(raw), axis=1),
+        num_diverged=jnp.sum(diverged, axis=1),
+        dropped=lowered,
+        resampled=was_resampled,
+        moves=moves,
+    )
+    return resampled._replace(position=position), following, mover, info
+
+
+def chunk_log_likelihoods(path: Path, position: Array) -> Array:
+    """Log-likelihood of the chunk at every particle of every island."""
+    return jax.vmap(jax.vmap(path.chunk_log_likelihood))(position)
+
+
+def stable_moves(path: Path, power: Array, before: Array, after: Array) -> Array:
+    """Which particles are still in a sensible place after their moves."""
+    # An unstable integrator runs away long before its numbers overflow.
+    fall = power * (chunk_log_likelihoods(path, before) - chunk_log_likelihoods(path, after))
+    return jnp.all(jnp.isfinite(after), axis=-1) & (fall < DIVERGENCE)
+
+
+@partial(jax.jit, static_argnums=3)
+def draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) -> Cloud:
+    """Particles from the prior, with weights of 1; each island has a key of its own."""
+
+    def draw(island: Array) -> Array:
+        keys = jax.random.split(jax.random.fold_in(key, island), num_particles)
+        return jax.vmap(model.draw)(keys)
+
+    position = jax.vmap(draw)(islands)
+    shape = position.shape[:2]
+    origin = jnp.broadcast_to(jnp.arange(num_particles), shape)
+    return Cloud(position, jnp.zeros(shape), origin)
+
+
+def step_keys(seed: int, stage: int, step: int, islands: np.ndarray) -> np.ndarray:
+    """Two keys for each island, as raw numbers; made on the host, so that none is compiled.
+
+    The stream is named by seed, stage, step and first island.
+    """
+    counter = [0, int(islands[0]), step, stage]
+    generator = np.random.Generator(np.random.Philox(key=[seed, STEP_STREAM], counter=counter))
+    return generator.integers(0, 2**32, (len(islands), 2, 2), np.uint32)
 
 
 class Annealed(NamedTuple):
-    """Particles at the end of a path, and what happened on each step (host arrays).
-
-    An island that arrives before the others has increments of 0 from then on.
-    """
+    """Particles at the end of a path, the mover as tuned, and what each step did."""
 
     cloud: Cloud
+    mover: Any
     steps: list[StepInfo]
-    powers: np.ndarray
+    powers: list[float]
     stalled: bool
 
 
 def anneal(
-    key: Array,
+    seed: int,
     stage: int,
     islands: np.ndarray,
     cloud: Cloud,
     path_at: Callable[[int], Path],
-    kernel: Kernel,
+    mover: Mover,
     settings: Settings,
     *,
+    schedule: np.ndarray | None = None,
     resampling: str = "systematic",
     max_steps: int = 2000,
+    watch: Callable[[float], None] | None = None,
 ) -> Annealed:
     """Take the particles along a path, from power 0 to power 1.
 
     Args:
-        key: of the whole run; the step's own key follows from stage, step and island.
+        seed: of the whole run; the keys of a step follow from seed, stage, step and islands.
         stage: number of this path within the run.
-        islands: numbers of the islands, so that an island's draws are its own.
+        islands: numbers of the islands.
         cloud: particles of all islands.
         path_at: the path for a step; a new one each time, for it may carry new mini-batches.
-        kernel: the move.
+        mover: how the particles move.
         settings: see ``Settings``.
+        schedule: powers to go through (the last is 1), instead of choosing them by the ESS.
         resampling: name of the scheme.
         max_steps: after this many the rest is taken at once, and the result says so.
+        watch: told the power after each step.
     """
-    power = np.zeros(len(islands))
+    # As arrays from the start: what comes back tuned is one, and must not be traced again.
+    mover = jax.tree_util.tree_map(np.asarray, mover)
+    powers = [0.0]
     steps: list[StepInfo] = []
     stalled = False
-    while power.min() < 1.0:
+    while powers[-1] < 1.0:
         step = len(steps)
-        stalled = step >= max_steps - 1
-        cloud, new_power, info = anneal_step(
-            key,
-            np.array([stage, step]),
-            islands,
+        if schedule is not None:
+            following = float(schedule[step])
+        else:
+            stalled = step >= max_steps - 1
+            following = 1.0 if stalled else float("nan")
+        cloud, power, mover, info = anneal_step(
+            step_keys(seed, stage, step, islands),
             cloud,
-            power,
+            powers[-1],
             path_at(step),
-            kernel,
-            settings._replace(finish=float(stalled)),
+            mover,
+            settings._replace(next_power=following),
             resampling=resampling,
         )
-        power = np.asarray(new_power)
+        powers.append(float(power))
+        if watch is not None:
+            watch(powers[-1])
         steps.append(jax.tree_util.tree_map(np.asarray, info))
-    return Annealed(cloud, steps, power, stalled)
+    return Annealed(cloud, mover, steps, powers, stalled)

@@ -7,21 +7,28 @@ from collections.abc import Callable
 
 from weighbridge.base import MethodError
 from weighbridge.estimators.sgais import SGAIS
+from weighbridge.estimators.tempering import AIS, SMC, PriorSampling, Tempering, Thermodynamic
 
-METHODS: dict[str, Callable[[], SGAIS]] = {
+Method = SGAIS | Tempering
+
+METHODS: dict[str, Callable[[], Method]] = {
     "auto": SGAIS,
     "sgais": SGAIS,
     "published": SGAIS.published,
+    "smc": SMC,
+    "ais": AIS,
+    "thermodynamic": Thermodynamic,
+    "prior_sampling": PriorSampling,
 }
 
 
-def resolve(method: str | SGAIS) -> SGAIS:
+def resolve(method: str | Method) -> Method:
     """A method object from its name, or the object itself.
 
     >>> resolve("published").num_particles
     10
     """
-    if isinstance(method, SGAIS):
+    if isinstance(method, Method):
         return method
     if not isinstance(method, str):
         raise MethodError(f"method must be a name or a method object (SGAIS()), not {method!r}.")
@@ -30,3 +37,14 @@ def resolve(method: str | SGAIS) -> SGAIS:
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise MethodError(f"There is no method {method!r}; there are {list(METHODS)}.{hint}")
     return METHODS[method]()
+
+
+def resolve_sequential(method: str | Method) -> SGAIS:
+    """A method that takes rows as they come, or an error for one that needs them all."""
+    chosen = resolve(method)
+    if not isinstance(chosen, SGAIS):
+        raise MethodError(
+            f"The method {chosen.name!r} needs all the data at once and cannot run on a stream. "
+            "Use wb.evidence for it, or SGAIS here."
+        )
+    return chosen

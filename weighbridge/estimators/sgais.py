@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,12 @@ import numpy as np
 
 from weighbridge.base import Array, Kernel, MethodError, ModelError, PyTree, Status
 from weighbridge.data import pad
-from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal
+from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal, draw_cloud
+from weighbridge.estimators.moves import Repeat
 from weighbridge.kernels import SGHMC
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import double_precision
-from weighbridge.particles import combine_islands, systematic
+from weighbridge.particles import Combined, combine_islands, systematic_indices
 from weighbridge.reservoir import Reservoir
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Batches, Rows
@@ -25,6 +26,8 @@ from weighbridge.target import Batches, Rows
 TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
 # What is counted over all annealing steps.
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
+# Names of random streams; see also STEP_STREAM.
+BATCH_STREAM, SETTLE_STREAM = 1, 3
 # Learning rate and momentum decay of the paper, for one observation.
 PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
@@ -85,6 +88,12 @@ class SGAIS:
     reservoir: int = 1_000_000
     states_error: bool = True
 
+    sequential: ClassVar[bool] = True
+
+    def combine(self, islands: np.ndarray) -> Combined:
+        """One log evidence from those of the islands."""
+        return combine_islands(islands)
+
     @property
     def name(self) -> str:
         """What results call the method."""
@@ -143,9 +152,6 @@ class SGAISRun:
         if not whole or not 0 <= seed < 2**63:
             raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
         self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
-        # One key for each purpose: none is ever used for two.
-        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3)
-        self.key_moves, self.key_islands = keys[1], keys[2]
         self.rows = Reservoir(method.reservoir, seed)
         self.num_observations = 0.0
         self.num_chunks = 0
@@ -155,16 +161,9 @@ class SGAISRun:
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[tuple[float, ...]] = []
         self.islands = np.arange(first_island, first_island + method.num_islands)
-        self.cloud = _draw_cloud(model, keys[0], self.islands, method.num_particles)
-
-    @property
-    def log_evidences(self) -> np.ndarray:
-        """Log evidence of each island."""
-        log_weights = np.asarray(self.cloud.log_weight)
-        top = np.max(log_weights, axis=1)
-        top = np.where(np.isfinite(top), top, 0.0)
-        with np.errstate(divide="ignore"):  # an island without weight has log evidence -inf
-            return np.asarray(top + np.log(np.mean(np.exp(log_weights - top[:, None]), axis=1)))
+        key = jax.random.key(seed, impl="threefry2x32")
+        self.cloud = draw_cloud(model, key, self.islands, method.num_particles)
+        self.log_evidences = np.zeros(method.num_islands)
 
     @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
@@ -187,18 +186,21 @@ class SGAISRun:
         settings = Settings(
             target_ess=method.target_ess,
             resample_below=method.resample_below,
-            num_moves=method.num_moves,
             conditional=float(method.resample_below > 0),
+        )
+        mover = Repeat(
+            kernel=method.kernel,
+            num_moves=method.num_moves,
             rows_past=1.0 + self.num_observations if method.step_follows_power else seen,
             rows_chunk=seen - self.num_observations if method.step_follows_power else 0.0,
         )
         return anneal(
-            self.key_moves,
+            self.seed,
             self.num_chunks,
             self.islands,
             self.cloud,
             partial(self._path, chunk),
-            method.kernel,
+            mover,
             settings,
         )
 
@@ -246,25 +248,27 @@ class SGAISRun:
         )
 
     def _record(self, outcome: Annealed, seen: float, count: float) -> None:
-        num_steps = np.zeros(len(self.islands))
-        ess = np.zeros(len(self.islands))
-        heat = np.full(len(self.islands), math.nan)
         for step in outcome.steps:
-            active = step.increment > 0
-            num_steps += active
-            ess = np.where(active, step.carried_ess, ess)
-            heat = np.where(active, getattr(step.moves, "temperature", math.nan), heat)
             for name in COUNTED:
-                self.counts[name] += int(np.sum(getattr(step, name)[active]))
+                self.counts[name] += int(getattr(step, name).sum())
         self.counts["stalled"] += outcome.stalled
-        temperature = float(heat.mean())
+        last = outcome.steps[-1]
+        self.log_evidences = np.asarray(last.log_evidence)
+        temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
         if not math.isnan(temperature):
             # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
             dimension = self.model.dimension
             self.heating_bias += 0.5 * dimension * (temperature - 1.0) * count / seen
         log_evidence, std_error = self._combine()
         self.path.append(
-            (seen, log_evidence, std_error, float(num_steps.mean()), float(ess.mean()), temperature)
+            (
+                seen,
+                log_evidence,
+                std_error,
+                float(len(outcome.steps)),
+                float(last.carried_ess.mean()),
+                temperature,
+            )
         )
 
     def _settle(self) -> None:
@@ -279,13 +283,20 @@ class SGAISRun:
         if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
             return
         # Rounds of islands with one seed differ by their first island.
-        key = jax.random.fold_in(self.key_islands, self.first_island)
-        key = jax.random.fold_in(key, self.num_chunks)
-        chosen = np.asarray(systematic(key, jnp.asarray(log_evidences)))
+        counter = [0, self.first_island, 0, self.num_chunks]
+        generator = np.random.Generator(
+            np.random.Philox(key=[self.seed, SETTLE_STREAM], counter=counter)
+        )
+        chosen = systematic_indices(generator.random(), log_evidences)
         self.settled_variance += combined.std_error**2
         shift = combined.log_evidence - log_evidences[:, None]
-        position, log_weight = np.asarray(self.cloud.position), np.asarray(self.cloud.log_weight)
-        self.cloud = Cloud(jnp.asarray(position[chosen]), jnp.asarray((log_weight + shift)[chosen]))
+        position, log_weight, origin = map(np.asarray, self.cloud)
+        self.cloud = Cloud(
+            jnp.asarray(position[chosen]),
+            jnp.asarray((log_weight + shift)[chosen]),
+            jnp.asarray(origin[chosen]),
+        )
+        self.log_evidences = np.full(len(chosen), combined.log_evidence)
 
     def _combine(self) -> tuple[float, float]:
         combined = combine_islands(self.log_evidences)
@@ -352,6 +363,8 @@ class SGAISRun:
         arrays = {f"rows/{name}": value for name, value in self.rows.state().items()}
         arrays["position"] = np.asarray(self.cloud.position)
         arrays["log_weight"] = np.asarray(self.cloud.log_weight)
+        arrays["origin"] = np.asarray(self.cloud.origin)
+        arrays["log_evidences"] = self.log_evidences
         arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
         return arrays, {
             "num_observations": self.num_observations,
@@ -370,7 +383,10 @@ class SGAISRun:
         shapes = (self.cloud.position.shape, self.cloud.log_weight.shape)
         if (arrays["position"].shape, arrays["log_weight"].shape) != shapes:
             raise ValueError("the particles have another shape")
-        self.cloud = Cloud(jnp.asarray(arrays["position"]), jnp.asarray(arrays["log_weight"]))
+        self.cloud = Cloud(
+            *(jnp.asarray(arrays[name]) for name in ("position", "log_weight", "origin"))
+        )
+        self.log_evidences = arrays["log_evidences"]
         self.path = [tuple(map(float, row)) for row in arrays["path"]]
         self.num_observations = float(plain["num_observations"])
         self.num_chunks = int(plain["num_chunks"])
@@ -378,16 +394,6 @@ class SGAISRun:
         self.settled_variance = float(plain["settled_variance"])
         self.widest_spread = float(plain["widest_spread"])
         self.counts = {name: int(value) for name, value in plain["counts"].items()}
-
-
-@partial(jax.jit, static_argnums=3)
-def _draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) -> Cloud:
-    def draw(island: Array) -> Array:
-        keys = jax.random.split(jax.random.fold_in(key, island), num_particles)
-        return jax.vmap(model.draw)(keys)
-
-    position = jax.vmap(draw)(islands)
-    return Cloud(position, jnp.zeros(position.shape[:2]))
 
 
 def _draw_rows(
@@ -399,7 +405,9 @@ def _draw_rows(
     and no program has to be compiled for it.
     """
     generators = (
-        np.random.Generator(np.random.Philox(key=[seed, 1], counter=[0, island, step, chunk]))
+        np.random.Generator(
+            np.random.Philox(key=[seed, BATCH_STREAM], counter=[0, island, step, chunk])
+        )
         for island in islands
     )
     return np.stack([generator.integers(0, kept, shape) for generator in generators])

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept
@@ -36,7 +37,7 @@ DIVERGENCE = 1000.0
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["step_size", "num_leapfrog", "inverse_mass"],
+    data_fields=["step_size", "num_leapfrog", "scale"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -44,21 +45,23 @@ class HMC:
     r"""Follow Hamiltonian dynamics by leapfrog steps, then accept or reject.
 
     .. math::
-        H(\theta, v) = -\log f(\theta) + \tfrac12 v^\top M^{-1} v, \qquad
+        H(\theta, p) = -\log f(\theta) + \tfrac12 p^\top M^{-1} p, \qquad
         a = \min(1, e^{H_{start} - H_{end}})
+
+    with M^-1 = S S^T; the momentum is kept as r = S^T p, which is standard normal.
 
     Neal (2011), MCMC using Hamiltonian dynamics; Duane et al. (1987).
 
     Args:
         step_size: length of a leapfrog step.
         num_leapfrog: how many of them make a trajectory.
-        inverse_mass: diagonal of M^-1, one number or one per coordinate; the variances of the
-            target are the best choice.
+        scale: the square root S of the inverse mass: one number, one for each coordinate, or a
+            (Cholesky) matrix; a square root of the target's covariance is the best choice.
     """
 
     step_size: float | Array = 0.1
     num_leapfrog: int | Array = 10
-    inverse_mass: float | Array = 1.0
+    scale: float | Array = 1.0
 
     uses_batches: ClassVar[bool] = False
 
@@ -69,25 +72,44 @@ class HMC:
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, HMCInfo]:
         """One trajectory and its accept test."""
-        key_momentum, key_accept = jax.random.split(key)
-        momentum = jax.random.normal(key_momentum, state.position.shape)
-        momentum = momentum / jnp.sqrt(self.inverse_mass)
+        uniform = jax.random.uniform(key, (state.position.shape[0] + 1,))
+        return self.step_with(uniform, state, target)
+
+    def step_with(
+        self, uniform: Array, state: HMCState, target: LogDensity
+    ) -> tuple[HMCState, HMCInfo]:
+        """The step that follows from uniform numbers, one for each coordinate and one more.
+
+        Who moves many particles draws for all of them at once, which compiles much faster than
+        a key for each.
+        """
+        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
+        momentum = ndtri(uniform[:-1] + 2.0**-54)
+        half = 0.5 * self.step_size
 
         def leapfrog(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
             current, momentum = carry
-            momentum = momentum + 0.5 * self.step_size * current.gradient
-            position = current.position + self.step_size * self.inverse_mass * momentum
+            momentum = momentum + half * self._pull(current.gradient)
+            position = current.position + self.step_size * self._push(momentum)
             following = self.init(position, target)
-            return following, momentum + 0.5 * self.step_size * following.gradient
+            return following, momentum + half * self._pull(following.gradient)
 
         proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, leapfrog, (state, momentum))
-        error = self._energy(proposed, final) - self._energy(state, momentum)
+        before = 0.5 * jnp.sum(momentum**2) - state.log_density
+        error = 0.5 * jnp.sum(final**2) - proposed.log_density - before
         error = jnp.where(jnp.isnan(error), jnp.inf, error)
-        state, probability, accepted = metropolis_accept(key_accept, -error, proposed, state)
+        state, probability, accepted = metropolis_accept(uniform[-1], -error, proposed, state)
         return state, HMCInfo(probability, accepted, error, error > DIVERGENCE)
 
-    def _energy(self, state: HMCState, momentum: Array) -> Array:
-        return -state.log_density + 0.5 * jnp.sum(self.inverse_mass * momentum**2)
+    def _push(self, momentum: Array) -> Array:
+        """S r: from a momentum to a velocity."""
+        matrix = jnp.ndim(self.scale) == 2
+        return self.scale @ momentum if matrix else self.scale * momentum
+
+    def _pull(self, gradient: Array) -> Array:
+        """S^T g: from a gradient to a force on r."""
+        matrix = jnp.ndim(self.scale) == 2
+        return gradient @ self.scale if matrix else self.scale * gradient
 
     def rescale(self, variance: Array | float) -> HMC:
         """The kernel for a target whose variances are this many times as large."""

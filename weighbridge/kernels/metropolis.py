@@ -55,7 +55,9 @@ class Metropolis:
         position = state.position + self.step_size * noise
         proposed = MetropolisState(position, target(position))
         log_ratio = proposed.log_density - state.log_density
-        state, probability, accepted = metropolis_accept(key_accept, log_ratio, proposed, state)
+        state, probability, accepted = metropolis_accept(
+            jax.random.uniform(key_accept), log_ratio, proposed, state
+        )
         return state, MetropolisInfo(probability, accepted)
 
     def rescale(self, variance: Array | float) -> Metropolis:

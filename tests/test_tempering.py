@@ -1,0 +1,170 @@
+"""SMC, AIS, thermodynamic integration and prior sampling against exact evidence."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+from benchmarks import problems
+
+# |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
+BOUND = 5.5
+SEEDS = (1, 2, 3)
+SMALL = {"num_islands": 16, "num_particles": 32}
+METHODS = {
+    "smc": wb.SMC(**SMALL),
+    "smc-multinomial": wb.SMC(**SMALL, resampling="multinomial"),
+    "ais": wb.AIS(**SMALL),
+    "thermodynamic": wb.Thermodynamic(**SMALL),
+    "stepping-stones": wb.Thermodynamic(**SMALL, rule="stepping_stones"),
+}
+PROBLEMS = {
+    "gaussian": problems.gaussian(),
+    "beta": problems.beta_bernoulli(),
+    "box": problems.normal_in_box(),
+    "shells": problems.shells(2),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_error_is_within_its_bar(method, problem):
+    model, data, exact = PROBLEMS[problem]
+    results = [wb.evidence(model, data, METHODS[method], seed=seed) for seed in SEEDS]
+    z = np.array([(r.log_evidence - exact) / r.std_error for r in results])
+    assert np.all(np.abs(z) < BOUND)
+    # An average of three t-distributed values; a wrong constant of 0.3 nats would be seen.
+    assert abs(z.mean()) < 3.5
+    assert all(0.01 < r.std_error < 0.4 for r in results)
+    assert all(r.status is wb.Status.OK for r in results)
+
+
+def test_linear_regression_and_its_posterior():
+    data = wb.zoo.linear.simulate(300, num_features=2, seed=4)
+    model = wb.zoo.linear.model(num_features=2)
+    result = wb.evidence(model, data, wb.SMC(**SMALL), seed=1)
+    exact = wb.zoo.linear.log_evidence(data)
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
+    design = np.column_stack([data["x"], np.ones(300)])
+    covariance = np.linalg.inv(np.eye(3) + design.T @ design)
+    mean = covariance @ design.T @ data["y"]
+    draws = result.resample(512, seed=0)
+    draws = np.column_stack([draws["w"], draws["b"]])
+    # Resampled particles share ancestors: count a quarter of them as independent.
+    error = np.sqrt(np.diag(covariance) / 128)
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - mean), 5 * error)
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(np.diag(covariance)), rtol=0.3)
+
+
+def test_fixed_schedules_of_ais():
+    model, data, exact = PROBLEMS["gaussian"]
+    for path in ("linear", "sigmoidal"):
+        method = wb.AIS(**SMALL, path=path, num_steps=60)
+        powers = method.schedule()
+        assert len(powers) == 60
+        assert powers[-1] == 1.0
+        assert np.all(np.diff(powers) > 0)
+        result = wb.evidence(model, data, method, seed=2)
+        assert len(result.trace.power) == 60
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error
+
+
+def test_the_genealogy_gives_a_second_opinion_on_the_error():
+    model, data, _ = PROBLEMS["beta"]
+    result = wb.evidence(model, data, METHODS["smc-multinomial"], seed=1)
+    other = result.diagnostics["genealogy_error"]
+    assert 0.5 * result.std_error < other < 2 * result.std_error
+    assert wb.evidence(model, data, METHODS["smc"], seed=1).diagnostics["genealogy_error"] is None
+
+
+def test_prior_sampling_is_right_where_it_can_be_and_says_where_not():
+    model, data, exact = PROBLEMS["beta"]
+    result = wb.evidence(model, data, "prior_sampling", seed=1)
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
+    assert result.status is wb.Status.OK
+    peaked = wb.zoo.linear.simulate(2_000, seed=0)
+    lost = wb.evidence(wb.zoo.linear.model(), peaked, wb.PriorSampling(num_particles=512), seed=1)
+    assert {wb.Status.LOW_ESS, wb.Status.ISLANDS_DISAGREE} & set(lost.flags)
+
+
+def test_a_tolerance_adds_islands_until_it_is_met():
+    model, data, exact = PROBLEMS["box"]
+    once = wb.evidence(model, data, wb.SMC(**SMALL), seed=5)
+    result = wb.evidence(model, data, wb.SMC(**SMALL), seed=5, tolerance=0.7 * once.std_error)
+    assert result.std_error <= 0.7 * once.std_error
+    assert len(result.diagnostics["island_log_evidence"]) > 16
+    assert len(set(result.diagnostics["island_log_evidence"])) == len(
+        result.diagnostics["island_log_evidence"]
+    )
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
+
+
+def test_the_same_seed_gives_the_same_numbers_and_weights_count_rows():
+    model, data, exact = PROBLEMS["beta"]
+    method = METHODS["smc"]
+    first, again, other = (wb.evidence(model, data, method, seed=s) for s in (1, 1, 2))
+    assert first.log_evidence == again.log_evidence != other.log_evidence
+    rows = wb.Model(
+        {"p": dist.Beta(1.0, 1.0)},
+        lambda p, row: jnp.where(row["y"] > 0, jnp.log(p["p"]), jnp.log1p(-p["p"])),
+    )
+    counted = {"y": np.array([0.0, 1.0]), "weight": np.array([50.0, 50.0])}
+    result = wb.evidence(rows, counted, method, seed=1)
+    assert result.num_observations == 100
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
+
+
+def test_total_log_likelihoods_with_data_and_bad_ones():
+    data = wb.zoo.gaussian.simulate(30, seed=0)
+
+    def total(p, y):
+        return jnp.sum(dist.Normal(p["mu"], 1.0).log_prob(y))
+
+    model = wb.Model({"mu": dist.Normal(0.0, 1.0)}, total_log_likelihood=total)
+    result = wb.evidence(model, data, METHODS["smc"], seed=0)
+    assert result.num_observations == 30
+    exact = wb.zoo.gaussian.log_evidence(data)
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
+    nothing = wb.Model({"mu": dist.Normal(0.0, 1.0)}, total_log_likelihood=lambda p: -jnp.inf)
+    with pytest.raises(wb.ModelError, match="-inf for every prior draw"):
+        wb.evidence(nothing, None, METHODS["smc"])
+    broken = wb.Model(
+        {"mu": dist.Normal(0.0, 1.0)}, total_log_likelihood=lambda p: jnp.log(p["mu"])
+    )
+    with pytest.raises(wb.ModelError, match="NaN"):
+        wb.evidence(broken, None, METHODS["smc"])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: wb.SMC(num_particles=0), "num_particles"),
+        (lambda: wb.SMC(target_ess=2), "target_ess"),
+        (lambda: wb.SMC(resampling="magic"), "systematic"),
+        (lambda: wb.AIS(path="curved"), "sigmoidal"),
+        (lambda: wb.Thermodynamic(rule="simpson"), "trapezium"),
+        (lambda: wb.Online(wb.zoo.gaussian.model(), "smc"), "stream"),
+        (lambda: wb.evidence(wb.zoo.gaussian.model(), None, "smc"), "give it data"),
+        (lambda: wb.evidence(wb.zoo.gaussian.model(), np.zeros(0), "smc"), "empty"),
+        (lambda: wb.evidence(wb.zoo.gaussian.model(), np.array([np.nan]), "smc"), "row 0"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises(wb.WeighbridgeError, match=message):
+        make()
+
+
+def test_other_data_of_a_similar_size_compile_nothing():
+    traces = []
+
+    def log_likelihood(p, y):
+        traces.append(1)
+        return dist.Normal(p["mu"], 1.0).log_prob(y)
+
+    model = wb.Model({"mu": dist.Normal(0.0, 1.0)}, log_likelihood)
+    wb.evidence(model, np.zeros(97), METHODS["smc"])
+    before = len(traces)
+    wb.evidence(model, np.ones(100), METHODS["smc"], seed=1)
+    # The check of the row function traces it twice; the compiled programs do not.
+    assert len(traces) - before <= 2
