@@ -419,3 +419,15 @@ def test_a_bar_on_a_terminal(folder):
     assert "120/120 rows" in text
     assert "left" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+@pytest.mark.usefixtures("folder")
+def test_methods_that_take_all_rows_at_once():
+    small = ("--islands", "4", "--particles", "16")
+    result = run(
+        "evidence linear table.csv --target out --features a,b --method smc --json", *small
+    )
+    answer = json.loads(result.stdout)
+    assert answer["method"] == "smc"
+    assert answer["std_error"] > 0
+    run("evidence linear table.csv --target out --method smc --chunk-size 5", *small, code=1)

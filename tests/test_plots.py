@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import weighbridge as wb
 from weighbridge import CheckpointError, MissingDependencyError, plots
 from weighbridge.result import Trace
 
@@ -80,3 +81,12 @@ def test_no_global_state():
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_tempered_path_is_drawn_along_its_powers():
+    data = wb.zoo.gaussian.simulate(100, seed=1)
+    result = wb.evidence(wb.zoo.gaussian.model(), data, wb.SMC(num_islands=4), seed=0)
+    upper, lower = result.plot().axes
+    np.testing.assert_array_equal(upper.lines[0].get_xdata(), result.trace.power)
+    np.testing.assert_array_equal(lower.lines[0].get_ydata(), result.trace.ess)
+    assert lower.get_xlabel() == "power of the likelihood"

@@ -17,7 +17,7 @@ import typer
 import weighbridge
 
 if TYPE_CHECKING:
-    from weighbridge.estimators import SGAIS
+    from weighbridge.estimators import Method
     from weighbridge.progress import Reporter
 
 EXIT_ERROR = 1
@@ -124,7 +124,12 @@ StandardiseOption = Annotated[
     ),
 ]
 MethodOption = Annotated[
-    str, typer.Option("--method", help="auto, sgais, or published (the paper's parameters).")
+    str,
+    typer.Option(
+        "--method",
+        help="auto, sgais, published (the paper's parameters), smc, ais, "
+        "thermodynamic or prior_sampling.",
+    ),
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, help="The same seed gives the same numbers.")
@@ -272,19 +277,29 @@ def _method(
     islands: int | None,
     chunk_size: int | None,
     batch_size: int | None,
-) -> SGAIS:
+) -> Method:
     from dataclasses import replace
 
-    from weighbridge.estimators import resolve_sequential
+    from weighbridge.base import MethodError
+    from weighbridge.estimators import SGAIS, resolve
 
-    chosen = resolve_sequential(name)
-    return replace(
+    chosen = resolve(name)
+    chosen = replace(
         chosen,
         num_particles=particles or chosen.num_particles,
         num_islands=islands or chosen.num_islands,
-        chunk_size=chunk_size or chosen.chunk_size,
-        batch_size=batch_size or chosen.batch_size,
     )
+    if isinstance(chosen, SGAIS):
+        return replace(
+            chosen,
+            chunk_size=chunk_size or chosen.chunk_size,
+            batch_size=batch_size or chosen.batch_size,
+        )
+    if chunk_size or batch_size:
+        raise MethodError(
+            f"--chunk-size and --batch-size are for sgais; {name} takes all rows at once."
+        )
+    return chosen
 
 
 def _reporter(quiet: bool) -> Reporter:

@@ -17,7 +17,7 @@ import numpy as np
 from weighbridge import zoo
 from weighbridge.base import DataError, MethodError, ModelError, PyTree
 from weighbridge.data import RowChecker, num_rows
-from weighbridge.estimators import SGAIS
+from weighbridge.estimators import Method
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
@@ -152,7 +152,7 @@ def _load(spec: str) -> Model | Parsed:
 def weigh(
     specs: Sequence[str],
     table: Table,
-    method: SGAIS,
+    method: Method,
     seed: int,
     on_bad_row: RowPolicy,
     reporter: Reporter,

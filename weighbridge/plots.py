@@ -53,12 +53,18 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def plot_paths(
     traces: Mapping[str, Mapping[str, np.ndarray]], *, changes: Sequence[float] = ()
 ) -> Figure:
-    """Log evidence per row, and annealing steps, against the rows seen, for several models.
+    """The paths of several models: along the rows seen, or along the power of the likelihood.
+
+    Of runs that took rows as they came: log evidence per row, and annealing steps. Of runs that
+    tempered all the data: log evidence so far, and ESS.
 
     Args:
-        traces: for each name, columns ``rows``, ``log_evidence`` and ``annealing_steps``.
+        traces: for each name, columns ``rows``, ``log_evidence`` and ``annealing_steps``, or
+            ``power``, ``log_evidence`` and ``ess``.
         changes: rows at which to draw a vertical line.
     """
+    if all("power" in trace for trace in traces.values()):
+        return _plot_tempering(traces)
     figure = new_figure(7.5, 6.5)
     upper, lower = figure.subplots(2, 1, sharex=True)
     longest = max((len(trace["rows"]) for trace in traces.values()), default=0)
@@ -78,6 +84,22 @@ def plot_paths(
     if longest > 1:
         lower.set_xscale("log")
         _write_out_numbers(lower.xaxis)
+    upper.legend(frameon=False)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def _plot_tempering(traces: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    figure = new_figure(7.5, 6.5)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    for name, trace in traces.items():
+        upper.plot(trace["power"], trace["log_evidence"], marker=".", label=name)
+        lower.plot(trace["power"], trace["ess"], marker=".", label=name)
+    upper.set_ylabel("log evidence so far (nats)")
+    lower.set_ylabel("ESS of the step, per island")
+    lower.set_xlabel("power of the likelihood")
+    lower.set_xscale("log")
     upper.legend(frameon=False)
     for axes in (upper, lower):
         axes.grid(alpha=0.3)

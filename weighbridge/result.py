@@ -128,7 +128,7 @@ class Evidence:
         return export.summarise(self.samples, weights / weights.sum(), probability)
 
     def plot(self) -> Figure:
-        """Log evidence per row and annealing steps against the rows seen."""
+        """The path: along the rows seen, or along the power of the likelihood."""
         return plots.plot_paths({self.method: self.trace})
 
     def to_arviz(self, *, num_samples: int = 1000, seed: int = 0) -> Any:

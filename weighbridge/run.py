@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -61,6 +62,12 @@ def _require_model(model: Any) -> None:
         )
 
 
+def nothing_to_weigh(rows_skipped: int) -> str:
+    """What to say when no row is left."""
+    reason = ", or every row was skipped." if rows_skipped else "."
+    return f"There is no row to weigh: the data is empty{reason}"
+
+
 class Admission:
     """The gate that every block of rows passes, for one model."""
 
@@ -80,6 +87,13 @@ class Admission:
         except DataError:
             self.weight_counts_rows = before
             raise
+
+    def noticed(self) -> dict[str, Any]:
+        """What a result should tell about its rows."""
+        return {
+            "rows_skipped": self.checker.rows_skipped,
+            "weighted_rows": bool(self.weight_counts_rows),
+        }
 
     def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
         """The rows that the model cannot have, and those with a negative weight."""
@@ -109,15 +123,8 @@ class Session(Admission):
     def result(self) -> Evidence:
         """The evidence so far."""
         if not self.run.path:
-            raise DataError(
-                "There is no row to weigh: the data is empty"
-                + (", or every row was skipped." if self.checker.rows_skipped else ".")
-            )
-        extra = {
-            "rows_skipped": self.checker.rows_skipped,
-            "weighted_rows": bool(self.weight_counts_rows),
-        }
-        return self.run.result(self.elapsed, extra)
+            raise DataError(nothing_to_weigh(self.checker.rows_skipped))
+        return self.run.result(self.elapsed, self.noticed())
 
 
 def update_session(session: Session, values: PyTree) -> Update:
@@ -224,15 +231,13 @@ def _rounds(
     if data is None and model.log_likelihood is not None:
         raise DataError(f"{method.name} weighs rows: give it data.")
     if isinstance(method, Tempering):
-        tempering = method
-        values, weight, extra = _all_rows(model, data, on_bad_row)
-
-        def temper(first_island: int) -> Evidence:
-            reporter.start(None)
-            result = tempering.estimate(model, values, weight, seed=seed, first_island=first_island)
-            return replace(result, diagnostics={**result.diagnostics, **extra})
-
-        return temper, True
+        held = Held(model, on_bad_row)
+        if model.log_likelihood is None:
+            held.add(None if data is None else as_values(data))
+        else:
+            for block in open_source(data).blocks():
+                held.add(block)
+        return partial(held.estimate, method, seed), True
     source = open_source(data)
     if source.in_memory and source.num_rows:
         # Rows that are in memory anyway can all be reached: no reservoir is needed.
@@ -244,26 +249,30 @@ def _rounds(
     return stream, source.reopenable
 
 
-def _all_rows(
-    model: Model, data: Any, on_bad_row: RowPolicy
-) -> tuple[PyTree | None, np.ndarray | None, dict[str, Any]]:
-    """All observations in memory, checked, with their weights, and what was noticed."""
-    if model.log_likelihood is None:
-        return (None if data is None else as_values(data)), None, {}
-    admission = Admission(model, on_bad_row)
-    blocks = [
-        block for block in map(admission.admit, open_source(data).blocks()) if num_rows(block)
-    ]
-    if not blocks:
-        raise DataError(
-            "There is no row to weigh: the data is empty"
-            + (", or every row was skipped." if admission.checker.rows_skipped else ".")
-        )
-    extra = {
-        "rows_skipped": admission.checker.rows_skipped,
-        "weighted_rows": bool(admission.weight_counts_rows),
-    }
-    return *split_weight(join(blocks), bool(admission.weight_counts_rows)), extra
+class Held(Admission):
+    """All observations of a model, checked and held in memory, for methods that need them so."""
+
+    def __init__(self, model: Model, on_bad_row: RowPolicy) -> None:
+        super().__init__(model, on_bad_row)
+        self.blocks: list[PyTree] = []
+
+    def add(self, values: PyTree) -> None:
+        """Take in one block; a likelihood that does not factorise has no rows to check."""
+        if self.model.log_likelihood is not None:
+            values = self.admit(values)
+        if values is not None and num_rows(values):
+            self.blocks.append(values)
+
+    def estimate(self, method: Tempering, seed: int, first_island: int = 0) -> Evidence:
+        """The evidence of what is held, by islands from the first one on."""
+        values: PyTree = join(self.blocks) if self.blocks else None
+        weight = None
+        if self.model.log_likelihood is not None:
+            if values is None:
+                raise DataError(nothing_to_weigh(self.checker.rows_skipped))
+            values, weight = split_weight(values, bool(self.weight_counts_rows))
+        result = method.estimate(self.model, values, weight, seed=seed, first_island=first_island)
+        return replace(result, diagnostics={**result.diagnostics, **self.noticed()})
 
 
 @dataclass(frozen=True)
@@ -277,7 +286,7 @@ class Competitor:
 def weigh_together(
     competitors: Mapping[str, Competitor],
     blocks: Iterable[PyTree],
-    method: SGAIS,
+    method: Method,
     *,
     seed: int = 0,
     on_bad_row: RowPolicy = "raise",
@@ -285,6 +294,12 @@ def weigh_together(
     total: int | None = None,
 ) -> dict[str, Evidence]:
     """The evidence of several models in one pass over data that may be read only once."""
+    if isinstance(method, Tempering):
+        holders = {name: Held(c.model, on_bad_row) for name, c in competitors.items()}
+        for block in blocks:
+            for name, held in holders.items():
+                held.add(competitors[name].view(block))
+        return {name: held.estimate(method, seed) for name, held in holders.items()}
     sessions = {
         name: Session(competitor.model, method, seed, on_bad_row)
         for name, competitor in competitors.items()
