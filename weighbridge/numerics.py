@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
+import numpy as np
+
+from weighbridge.base import MethodError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -32,6 +35,13 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
             return function(*args, **kwargs)
 
     return wrapper
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what cannot name a stream of random numbers."""
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= int(seed) < 2**63:  # type: ignore[call-overload]
+        raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
 
 
 @functools.cache

@@ -344,7 +344,6 @@ def anneal(
     schedule: np.ndarray | None = None,
     resampling: str = "systematic",
     max_steps: int = 2000,
-    watch: Callable[[float], None] | None = None,
 ) -> Annealed:
     """Take the particles along a path, from power 0 to power 1.
 
@@ -359,7 +358,6 @@ def anneal(
         schedule: powers to go through (the last is 1), instead of choosing them by the ESS.
         resampling: name of the scheme.
         max_steps: after this many the rest is taken at once, and the result says so.
-        watch: told the power after each step.
     """
     # As arrays from the start: what comes back tuned is one, and must not be traced again.
     mover = jax.tree_util.tree_map(np.asarray, mover)
@@ -383,7 +381,5 @@ def anneal(
             resampling=resampling,
         )
         powers.append(float(power))
-        if watch is not None:
-            watch(powers[-1])
         steps.append(jax.tree_util.tree_map(np.asarray, info))
     return Annealed(cloud, mover, steps, powers, stalled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, annea
 from weighbridge.estimators.moves import Repeat
 from weighbridge.kernels import SGHMC
 from weighbridge.model import Model, unravel_positions
-from weighbridge.numerics import double_precision
+from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, systematic_indices
 from weighbridge.reservoir import Reservoir
 from weighbridge.result import Evidence, Trace
@@ -88,8 +88,6 @@ class SGAIS:
     reservoir: int = 1_000_000
     states_error: bool = True
 
-    sequential: ClassVar[bool] = True
-
     def combine(self, islands: np.ndarray) -> Combined:
         """One log evidence from those of the islands."""
         return combine_islands(islands)
@@ -148,13 +146,12 @@ class SGAISRun:
     @double_precision
     def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
         model.require_rows()
-        whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        if not whole or not 0 <= seed < 2**63:
-            raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
+        check_seed(seed)
         self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
         self.rows = Reservoir(method.reservoir, seed)
         self.num_observations = 0.0
         self.num_chunks = 0
+        self.temperature = 1.0
         self.heating_bias = 0.0
         self.settled_variance = 0.0
         self.widest_spread = 0.0
@@ -254,11 +251,11 @@ class SGAISRun:
         self.counts["stalled"] += outcome.stalled
         last = outcome.steps[-1]
         self.log_evidences = np.asarray(last.log_evidence)
-        temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
-        if not math.isnan(temperature):
+        self.temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
+        if self._knows_heat():
             # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
             dimension = self.model.dimension
-            self.heating_bias += 0.5 * dimension * (temperature - 1.0) * count / seen
+            self.heating_bias += 0.5 * dimension * (self.temperature - 1.0) * count / seen
         log_evidence, std_error = self._combine()
         self.path.append(
             (
@@ -267,7 +264,7 @@ class SGAISRun:
                 std_error,
                 float(len(outcome.steps)),
                 float(last.carried_ess.mean()),
-                temperature,
+                self.temperature,
             )
         )
 
@@ -306,7 +303,8 @@ class SGAISRun:
         return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias)
 
     def _knows_heat(self) -> bool:
-        return not self.path or not math.isnan(self._latest("temperature"))
+        """Whether the kernel tells its temperature; without it no error can be stated."""
+        return not math.isnan(self.temperature)
 
     def _latest(self, column: str) -> float:
         return self.path[-1][TRACE_COLUMNS.index(column)]
@@ -369,6 +367,7 @@ class SGAISRun:
         return arrays, {
             "num_observations": self.num_observations,
             "num_chunks": self.num_chunks,
+            "temperature": self.temperature,
             "heating_bias": self.heating_bias,
             "settled_variance": self.settled_variance,
             "widest_spread": self.widest_spread,
@@ -390,6 +389,7 @@ class SGAISRun:
         self.path = [tuple(map(float, row)) for row in arrays["path"]]
         self.num_observations = float(plain["num_observations"])
         self.num_chunks = int(plain["num_chunks"])
+        self.temperature = float(plain["temperature"])
         self.heating_bias = float(plain["heating_bias"])
         self.settled_variance = float(plain["settled_variance"])
         self.widest_spread = float(plain["widest_spread"])

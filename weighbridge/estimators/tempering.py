@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -31,7 +30,7 @@ from weighbridge.estimators.anneal import (
 from weighbridge.estimators.moves import AdaptiveHMC, AdaptiveInfo, Repeat
 from weighbridge.kernels import Metropolis
 from weighbridge.model import Model, unravel_positions
-from weighbridge.numerics import double_precision
+from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, combine_logs, require_resampling
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows, Term, Total
@@ -53,7 +52,6 @@ class Tempering:
     moves: Mover = field(default_factory=AdaptiveHMC)
     max_annealing_steps: int = 2000
 
-    sequential: ClassVar[bool] = False
     states_error: ClassVar[bool] = True
     resample_below: ClassVar[float] = 0.5
 
@@ -100,7 +98,6 @@ class Tempering:
         *,
         seed: int = 0,
         first_island: int = 0,
-        watch: Callable[[float], None] | None = None,
     ) -> Evidence:
         """The evidence of a model on data that are in memory.
 
@@ -110,9 +107,9 @@ class Tempering:
             weight: how often each row counts.
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other numbers.
-            watch: told the power after each step.
         """
         began = time.perf_counter()
+        check_seed(seed)
         term, count = _likelihood(model, values, weight)
         islands = np.arange(first_island, first_island + self.num_islands)
         key = jax.random.key(seed, impl="threefry2x32")
@@ -129,7 +126,6 @@ class Tempering:
             schedule=self.schedule(),
             resampling=self.resampling_scheme(),
             max_steps=self.max_annealing_steps,
-            watch=watch,
         )
         _check(outcome)
         estimates = self.island_estimates(outcome, path)
