@@ -190,8 +190,13 @@ def choose_increment(
         enough = jnp.mean(ess_at(middle)) >= wanted
         return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
 
-    low, _ = jax.lax.fori_loop(0, SEARCH_STEPS, halve, (lowest, log_remaining))
     whole = jnp.mean(ess_at(log_remaining)) >= wanted
+    low, _ = jax.lax.cond(
+        whole,
+        lambda bounds: bounds,
+        lambda bounds: jax.lax.fori_loop(0, SEARCH_STEPS, halve, bounds),
+        (lowest, log_remaining),
+    )
     log_step = jnp.where(whole, log_remaining, low)
     return jnp.where(whole, remaining, jnp.exp(low)), ess_at(log_step), lowered
 

@@ -77,16 +77,18 @@ class SGHMC:
         """One step on a fresh mini-batch."""
         batch_target = target.subsample(state.step)
         eta = step_size_at(self.step_size, state.step)
-        noise, fresh = jax.random.normal(key, (2, *state.position.shape))
         period = jnp.asarray(self.resample_every)
         renew = (state.step == 0) | ((period > 0) & (state.step % jnp.maximum(period, 1) == 0))
-        velocity = jnp.where(renew, jnp.sqrt(eta) * fresh, state.velocity)
         gradient = jax.grad(batch_target)(state.position)
         beta = self.gradient_noise
         if self.estimate_noise:
             beta = batch_target.gradient_variance(state.position)
         variance, clipped = injected_variance(self.friction, beta, eta)
-        velocity = (1 - self.friction) * velocity + eta * gradient + jnp.sqrt(variance) * noise
+        # A new velocity N(0, eta) and the injected noise are both normal: one draw is their sum.
+        keep = 1 - self.friction
+        velocity = keep * jnp.where(renew, 0.0, state.velocity) + eta * gradient
+        spread = jnp.sqrt(variance + jnp.where(renew, keep**2 * eta, 0.0))
+        velocity = velocity + spread * jax.random.normal(key, state.position.shape)
         # The free Euler scheme settles at velocity variance eta / (1 - alpha / 2).
         temperature = jnp.mean(velocity**2) * (1 - self.friction / 2) / eta
         position = state.position + velocity
