@@ -177,7 +177,7 @@ def test_a_single_row_works(weigh):
     data = {name: column[:1] for name, column in ROWS.items()}
     result = weigh(LINEAR, data)
     assert result.num_observations == 1
-    assert abs(result.log_evidence - wb.zoo.linear.log_evidence(data)) < 4 * result.std_error
+    assert abs(result.log_evidence - wb.zoo.linear.log_evidence(data)) < 5 * result.std_error
 
 
 # --- models ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import weighbridge as wb
 
-SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
+SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
 GAUSSIAN = wb.zoo.gaussian.model()
 LINEAR = wb.zoo.linear.model(2)
 DATA = wb.zoo.gaussian.simulate(300, seed=1)
@@ -59,10 +59,10 @@ def test_an_update_says_what_it_brought():
     )
     assert second.rows_skipped == 0
     exact = wb.zoo.gaussian.log_evidence_path(DATA, [120, 127])
-    assert abs(first.log_evidence - exact[0]) < 4 * first.std_error
-    assert abs(second.log_evidence - exact[1]) < 4 * second.std_error
+    assert abs(first.log_evidence - exact[0]) < 5 * first.std_error
+    assert abs(second.log_evidence - exact[1]) < 5 * second.std_error
     # What the new rows bring is far better known than all of it: the errors are shared.
-    assert abs(second.log_predictive - (exact[1] - exact[0])) < 4 * second.std_error
+    assert abs(second.log_predictive - (exact[1] - exact[0])) < 5 * second.std_error
     assert 1 <= second.ess <= 16
     result = online.result()
     assert result.log_evidence == second.log_evidence
@@ -84,7 +84,7 @@ def test_one_row_at_a_time():
     total = sum(u.log_predictive for u in updates)
     assert total == pytest.approx(updates[-1].log_evidence, abs=1e-9)
     exact = wb.zoo.gaussian.log_evidence(DATA[:12])
-    assert abs(updates[-1].log_evidence - exact) < 4 * updates[-1].std_error
+    assert abs(updates[-1].log_evidence - exact) < 5 * updates[-1].std_error
 
 
 def test_no_result_before_the_first_row():
@@ -149,7 +149,7 @@ def test_another_process_resumes_bit_for_bit(tmp_path):
     whole.save(path)
     program = (
         "import sys, weighbridge as wb\n"
-        "method = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50, batch_size=25,"
+        "method = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50, batch_size=25,"
         " num_moves=10)\n"
         "online = wb.Online.load(sys.argv[1], wb.zoo.gaussian.model(), method)\n"
         "online.update(wb.zoo.gaussian.simulate(300, seed=1)[70:260])\n"

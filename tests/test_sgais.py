@@ -15,7 +15,10 @@ from weighbridge.estimators import sgais
 from weighbridge.particles import combine_islands
 
 # One small method and one model for most tests, so that they share their programs.
-SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
+SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
+# With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
+# 12,000. (With 4 islands it would be beyond 4 in one case of 160.)
+BOUND = 5.0
 GAUSSIAN = wb.zoo.gaussian.model()
 LINEAR = wb.zoo.linear.model(2)
 PUBLISHED_LINEAR = wb.zoo.linear.model(5)
@@ -166,7 +169,7 @@ def test_gaussian_evidence_within_the_stated_error(num):
     exact, without = wb.zoo.gaussian.log_evidence_path(data, [num, num - 1])
     results = [wb.evidence(GAUSSIAN, data, SMALL, seed=seed) for seed in SEEDS]
     z = np.array([(r.log_evidence - exact) / r.std_error for r in results])
-    assert np.abs(z).max() < 4
+    assert np.abs(z).max() < BOUND
     assert all(r.num_observations == num for r in results)
     if num > 50:
         stated = np.median([r.std_error for r in results])
@@ -178,7 +181,7 @@ def test_linear_evidence_within_the_stated_error():
     exact = wb.zoo.linear.log_evidence(data)
     results = [wb.evidence(LINEAR, data, SMALL, seed=seed) for seed in SEEDS]
     z = np.array([(r.log_evidence - exact) / r.std_error for r in results])
-    assert np.abs(z).max() < 4
+    assert np.abs(z).max() < BOUND
     assert np.median([r.std_error for r in results]) < 3
 
 
@@ -203,7 +206,7 @@ def test_row_weights_count_repeated_rows():
     for result in results:
         assert result.num_observations == 180
         assert result.diagnostics["weighted_rows"]
-        assert abs(result.log_evidence - exact) < 4 * result.std_error
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error
     assert abs(np.median([r.log_evidence - exact for r in results])) < 3
     np.testing.assert_array_equal(
         results[0].trace.rows, [weight[:50].sum(), weight[:100].sum(), 180]
@@ -218,7 +221,7 @@ def test_a_chunk_with_log_likelihood_of_minus_a_million():
     assert exact < -8e5
     for seed in SEEDS:
         result = wb.evidence(GAUSSIAN, data, SMALL, seed=seed)
-        assert abs(result.log_evidence - exact) < 4 * result.std_error
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error
         assert result.std_error < 1
 
 
@@ -280,7 +283,7 @@ def test_seeds():
     other = wb.evidence(GAUSSIAN, data, SMALL, seed=6)
     assert first.log_evidence != other.log_evidence
     islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in (first, other)])
-    assert len(np.unique(islands)) == 8, "no island repeats another"
+    assert len(np.unique(islands)) == 32, "no island repeats another"
 
 
 def test_mini_batches_are_uniform_and_never_repeat():
@@ -336,7 +339,7 @@ def test_a_reservoir_that_overflows_is_said_to():
     result = online.result()
     assert result.diagnostics["rows_kept"] == 60
     exact = wb.zoo.gaussian.log_evidence(data)
-    assert abs(result.log_evidence - exact) < 4 * result.std_error
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
     in_memory = wb.evidence(GAUSSIAN, data, method, seed=0)
     assert wb.Status.RESERVOIR not in in_memory.flags, "rows in memory can all be reached"
     same_numbers(in_memory, wb.evidence(GAUSSIAN, data, SMALL, seed=0))
@@ -368,26 +371,26 @@ def test_a_tolerance_adds_islands_until_it_is_reached():
     islands = result.diagnostics["island_log_evidence"]
     assert result.std_error <= tolerance
     assert wb.Status.TOLERANCE_NOT_REACHED not in result.flags
-    assert len(islands) > 4
+    assert len(islands) > 16
     assert len(np.unique(islands)) == len(islands), "new islands are new"
-    np.testing.assert_array_equal(islands[:4], first.diagnostics["island_log_evidence"])
+    np.testing.assert_array_equal(islands[:16], first.diagnostics["island_log_evidence"])
     assert result.log_evidence == pytest.approx(
         np.log(np.mean(np.exp(islands - islands[0]))) + islands[0]
     )
     assert len(result.samples["mu"]) == len(result.log_weights) == 16 * len(islands)
     assert np.exp(result.log_weights).sum() == pytest.approx(1.0)
     exact = wb.zoo.gaussian.log_evidence(data)
-    assert abs(result.log_evidence - exact) < 4 * result.std_error
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
 
 
 def test_a_tolerance_out_of_reach_is_said_to_be():
     data = gaussian_data(50)
-    late = wb.evidence(GAUSSIAN, data, SMALL, tolerance=0.1, time_limit=1e-9)
-    once = wb.evidence(GAUSSIAN, iter([data]), SMALL, tolerance=0.1)
+    late = wb.evidence(GAUSSIAN, data, SMALL, tolerance=0.01, time_limit=1e-9)
+    once = wb.evidence(GAUSSIAN, iter([data]), SMALL, tolerance=0.01)
     biased = wb.evidence(GAUSSIAN, gaussian_data(501), SMALL, tolerance=1e-3, time_limit=60)
     for result in (late, once, biased):
         assert wb.Status.TOLERANCE_NOT_REACHED in result.flags
-        assert len(result.diagnostics["island_log_evidence"]) == 4
+        assert len(result.diagnostics["island_log_evidence"]) == 16
 
 
 def test_a_tolerance_without_an_error_ends():
@@ -435,7 +438,7 @@ def test_enough_particles_with_density_raise_no_flag():
     result = wb.evidence(BOUNDED, np.array([0.1, 0.2]), SMALL)
     assert wb.Status.PARTICLES_DROPPED not in result.flags
     exact = math.log((1 / 0.2 - 1 / 2) / 2)
-    assert abs(result.log_evidence - exact) < 4 * result.std_error
+    assert abs(result.log_evidence - exact) < BOUND * result.std_error
 
 
 def test_rows_that_no_draw_allows_are_refused():

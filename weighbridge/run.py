@@ -194,7 +194,7 @@ def evidence(
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(100, seed=1)
-    >>> small = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=100, batch_size=50)
+    >>> small = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=100, batch_size=50)
     >>> result = wb.evidence(wb.zoo.gaussian.model(), data, small, seed=0)
     >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
     True
