@@ -119,6 +119,7 @@ def speed(clock: CompileClock) -> str:
     rows_per_call = PUBLISHED.chunk_size + PUBLISHED.batch_size
     count = num_calls * PUBLISHED.num_particles * rows_per_call
     passes = min(_row_gradients(model, other, count, 10, NUM_ROWS) for _ in range(3))
+    whole = min(_row_gradients(model, other, count, count // NUM_ROWS, NUM_ROWS) for _ in range(3))
     small = min(_row_gradients(model, other, count, 200, rows_per_call) for _ in range(3))
     online = wb.Online(model, PUBLISHED, seed=0)
     seconds = []
@@ -139,6 +140,11 @@ def speed(clock: CompileClock) -> str:
             f"{passes:.3f} s",
         ],
         ["ratio to that", f"{warm / passes:.1f}"],
+        [
+            f"the same, as one batch of {count // NUM_ROWS} particles on all rows",
+            f"{whole:.3f} s",
+        ],
+        ["ratio to that", f"{warm / whole:.1f}"],
         [
             "the same, as 200 particles on the same 1,000 rows, which stay in cache",
             f"{small:.3f} s",
