@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,9 +13,13 @@ import numpyro.distributions as dist
 
 import weighbridge as wb
 
+# By ``python -m benchmarks.references``, which says how; the errors are below 0.01.
+SOFTMAX = -669.413
+MIXTURE = -625.361
+
 
 class Problem(NamedTuple):
-    """A model, its data, and the exact log evidence."""
+    """A model, its data, and the exact log evidence, or a reference that takes its place."""
 
     model: wb.Model
     data: Any
@@ -76,3 +82,116 @@ def _eggbox(p: Any) -> Any:
 def eggbox() -> Problem:
     prior = dist.Uniform(0.0, 10 * math.pi).expand([2]).to_event(1)
     return Problem(wb.Model({"x": prior}, total_log_likelihood=_eggbox), None, 235.855940)
+
+
+def _rosenbrock(p: Any) -> Any:
+    x, y = p["x"]
+    return -0.5 * (100 * (y - x**2) ** 2 + (1 - x) ** 2)
+
+
+def rosenbrock() -> Problem:
+    """A curved valley in the box [-10, 10]^2; the evidence by quadrature."""
+    prior = dist.Uniform(-10.0, 10.0).expand([2]).to_event(1)
+    return Problem(wb.Model({"x": prior}, total_log_likelihood=_rosenbrock), None, -6.471617)
+
+
+def _log_gamma(p: Any) -> Any:
+    x = p["x"]
+
+    def gamma(x: Any, place: float) -> Any:
+        scaled = 30 * (x - place)
+        return scaled - jnp.exp(scaled) + math.log(30)
+
+    def normal(x: Any, place: float) -> Any:
+        return dist.Normal(place, 1 / 30).log_prob(x)
+
+    half = math.log(2)
+    first = jnp.logaddexp(gamma(x[0], 1 / 3), gamma(x[0], 2 / 3)) - half
+    second = jnp.logaddexp(normal(x[1], 1 / 3), normal(x[1], 2 / 3)) - half
+    return first + second + jnp.sum(gamma(x[2:6], 2 / 3)) + jnp.sum(normal(x[6:], 2 / 3))
+
+
+def log_gamma() -> Problem:
+    """The log-gamma problem of Beaujean & Caldwell (2013), arXiv:1304.7808, in [0, 1]^10.
+
+    Four modes of skewed and normal densities, each normalised: what is missing from 1 are tails
+    beyond the cube.
+    """
+    prior = dist.Uniform(0.0, 1.0).expand([10]).to_event(1)
+    return Problem(wb.Model({"x": prior}, total_log_likelihood=_log_gamma), None, -2.2709e-5)
+
+
+def _funnel(p: Any) -> Any:
+    v, x = p["x"][0], p["x"][1:]
+    head = dist.Normal(0.0, 3.0).log_prob(v)
+    return head + jnp.sum(dist.Normal(0.0, jnp.exp(v / 2)).log_prob(x))
+
+
+def funnel() -> Problem:
+    """Neal's funnel in ten dimensions as the likelihood, in the box [-30, 30]^10.
+
+    v ~ N(0, 9), the others N(0, e^v) (Neal 2003, Annals of Statistics 31:705-767); the mass in
+    the box by quadrature over v.
+    """
+    prior = dist.Uniform(-30.0, 30.0).expand([10]).to_event(1)
+    return Problem(wb.Model({"x": prior}, total_log_likelihood=_funnel), None, -40.975649)
+
+
+def _spike_and_slab(p: Any) -> Any:
+    spike = jnp.sum(dist.Normal(0.0, 0.01).log_prob(p["x"]))
+    slab = jnp.sum(dist.Normal(0.0, 0.1).log_prob(p["x"]))
+    return jnp.logaddexp(math.log(100) + spike, slab)
+
+
+def spike_and_slab() -> Problem:
+    """100 N(0, 0.01^2) + N(0, 0.1^2) in the box [-0.5, 0.5]^10, whose volume is 1: log 101.
+
+    A phase transition along the tempered path: the spike has all the mass at power 1 and none
+    to speak of before, where only luck finds it.
+    """
+    prior = dist.Uniform(-0.5, 0.5).expand([10]).to_event(1)
+    return Problem(wb.Model({"x": prior}, total_log_likelihood=_spike_and_slab), None, 4.615120)
+
+
+def softmax() -> Problem:
+    """Softmax regression, 10 features, 4 classes, 1,000 rows: 44 parameters.
+
+    The reference is importance sampling at the mode (``benchmarks.references``).
+    """
+    data = wb.zoo.logistic.simulate(1_000, seed=1)
+    return Problem(wb.zoo.logistic.model(), data, SOFTMAX)
+
+
+def mixture() -> Problem:
+    """A mixture of three Gaussians in one dimension, 200 rows: 9 parameters.
+
+    The reference is importance sampling from posterior draws (``benchmarks.references``).
+    """
+    data = wb.zoo.mixture.simulate(200, num_components=3, num_features=1, seed=1)
+    return Problem(wb.zoo.mixture.model(3, 1), data, MIXTURE)
+
+
+class Entry(NamedTuple):
+    """A problem by name: what tables call it, and how it is made."""
+
+    title: str
+    build: Callable[[], Problem]
+
+
+CATALOGUE: dict[str, Entry] = {
+    "gaussian": Entry("Gaussian-Gaussian, 100 rows", gaussian),
+    "linear-1000": Entry("linear regression, 1,000 rows", linear),
+    "linear-10000": Entry("linear regression, 10,000 rows", partial(linear, 10_000)),
+    "softmax": Entry("softmax regression, 44 parameters, 1,000 rows", softmax),
+    "shells-2": Entry("shells, 2-D", shells),
+    "shells-10": Entry("shells, 10-D", partial(shells, 10)),
+    "eggbox": Entry("eggbox", eggbox),
+    "rosenbrock": Entry("Rosenbrock, 2-D", rosenbrock),
+    "log-gamma": Entry("LogGamma, 10-D", log_gamma),
+    "shells-20": Entry("shells, 20-D", partial(shells, 20)),
+    "funnel": Entry("funnel, 10-D", funnel),
+    "spike-and-slab": Entry("spike and slab, 10-D", spike_and_slab),
+    "mixture": Entry("mixture of 3, 1-D, 200 rows", mixture),
+    "beta-bernoulli": Entry("Beta-Bernoulli, 50 of 100", beta_bernoulli),
+    "normal-in-box": Entry("3-D normal in a box", normal_in_box),
+}

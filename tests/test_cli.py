@@ -431,3 +431,82 @@ def test_methods_that_take_all_rows_at_once():
     assert answer["method"] == "smc"
     assert answer["std_error"] > 0
     run("evidence linear table.csv --target out --method smc --chunk-size 5", *small, code=1)
+
+
+# --- more islands, and figures ---------------------------------------------------------------
+
+FEW = ("--islands", "4", "--particles", "16")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_tolerance_adds_islands():
+    once = json.loads(run("evidence gaussian one.csv --method smc --json", *FEW).stdout)
+    tolerance = str(0.7 * once["std_error"])
+    more = run("evidence gaussian one.csv --method smc --json --tolerance", tolerance, *FEW)
+    answer = json.loads(more.stdout)
+    assert answer["std_error"] <= 0.7 * once["std_error"]
+    assert answer["status"] == ["OK"]
+    compared = json.loads(
+        run("compare gaussian gaussian:2 one.csv --method smc --json --tolerance 0.3", *FEW).stdout
+    )
+    assert all(error <= 0.3 for error in compared["std_errors"].values())
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_is_read_again_for_a_tolerance_and_a_pipe_is_not():
+    once = json.loads(run("evidence gaussian one.csv --json --quiet", *SMALL).stdout)
+    wanted = ("--tolerance", str(0.8 * once["std_error"]), "--time-limit", "60", "--json")
+    again = json.loads(run("evidence gaussian one.csv --quiet", *wanted, *SMALL).stdout)
+    assert again["std_error"] < once["std_error"]
+    assert again["num_observations"] == 120
+    piped = run("evidence gaussian - --quiet", *wanted, *SMALL, stdin=Path("one.csv").read_text())
+    answer = json.loads(piped.stdout)
+    assert "TOLERANCE_NOT_REACHED" in answer["status"]
+    assert answer["std_error"] == pytest.approx(once["std_error"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_time_limit_ends_the_rounds():
+    wanted = ("--tolerance", "1e-6", "--time-limit", "0.001")
+    result = run("evidence gaussian one.csv --method smc --quiet", *wanted, *FEW)
+    assert "tolerance not reached" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("evidence gaussian one.csv --tolerance 0", ["--tolerance must be positive, not 0.0"]),
+        ("evidence gaussian one.csv --time-limit -1", ["--time-limit must be positive"]),
+        ("compare gaussian gaussian:2 one.csv --tolerance -1", ["--tolerance must be positive"]),
+        (
+            "evidence gaussian one.csv --tolerance 0.1 --method published",
+            ["A tolerance needs", "four or more islands"],
+        ),
+        ("evidence gaussian one.csv --tolerance 0.1 --islands 3", ["four or more islands"]),
+        (
+            "evidence gaussian one.csv --method smc --chunk-size 5",
+            ["smc has no --chunk-size; it has --particles, --islands."],
+        ),
+    ],
+)
+def test_limits_that_mean_nothing(arguments, says):
+    refused(arguments, says=says)
+
+
+@pytest.mark.usefixtures("folder")
+def test_figures_of_tempered_runs():
+    run("evidence gaussian one.csv --method smc --quiet --plot path.png", *FEW)
+    assert Path("path.png").read_bytes().startswith(b"\x89PNG")
+    run("compare gaussian gaussian:2 one.csv --method smc --quiet --plot factors.svg", *FEW)
+    assert "log Bayes factor" in Path("factors.svg").read_text()
+
+
+def test_help_names_every_method_and_limit():
+    from weighbridge.estimators.methods import METHODS
+
+    for command in ("evidence", "compare"):
+        told = run(command, "--help").stdout
+        for part in (*METHODS, "--tolerance", "--time-limit", "--plot"):
+            assert part in told

@@ -1,11 +1,14 @@
 """Models weighed against each other: probabilities, their errors, the words and the table."""
 
+import itertools
 import json
 import math
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
+import weighbridge as wb
 from weighbridge import Evidence, MethodError, Status, compare
 from weighbridge.comparison import jeffreys
 from weighbridge.result import Trace
@@ -140,3 +143,175 @@ def test_json():
     assert content["log_bayes_factors"]["b"] == -2.0
     assert content["status"] == {"a": ["OK"], "b": ["DIVERGED"]}
     assert content["rows_skipped"] == 2
+
+
+# --- from models and data --------------------------------------------------------------------
+
+# The numbers of a prior are leaves: one compilation serves both.
+GAUSSIANS = {"near": wb.zoo.gaussian.model(2.0), "far": wb.zoo.gaussian.model(-2.0)}
+DATA = wb.zoo.gaussian.simulate(120, seed=1)
+SGAIS = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=50, batch_size=25)
+SMC = wb.SMC(num_islands=4, num_particles=16)
+
+
+@pytest.mark.parametrize("method", [SGAIS, SMC])
+def test_models_are_weighed_as_each_would_be_alone(method):
+    table = compare(GAUSSIANS, DATA, method, seed=3, prior_odds={"near": 1, "far": 2})
+    for name, model in GAUSSIANS.items():
+        alone = wb.evidence(model, DATA, method, seed=3)
+        assert table.log_evidences[name] == alone.log_evidence
+        assert table.results[name].samples["mu"].tolist() == alone.samples["mu"].tolist()
+    again = compare(table.results, prior_odds={"near": 1, "far": 2}, seed=3)
+    assert again.probabilities == table.probabilities
+    assert again.probability_errors == table.probability_errors
+    assert again.results == table.results
+
+
+@pytest.mark.parametrize("method", [SGAIS, SMC])
+def test_an_iterator_is_read_once_for_all_models(method):
+    read = []
+
+    def chunks():
+        for start in range(0, 120, 30):
+            read.append(start)
+            yield DATA[start : start + 30]
+
+    table = compare(GAUSSIANS, chunks(), method)
+    assert read == [0, 30, 60, 90]
+    assert table.num_observations == 120
+    assert table.log_evidences == compare(GAUSSIANS, DATA, method).log_evidences
+    flagged = compare(GAUSSIANS, chunks(), method, tolerance=1e-6, time_limit=1e-6)
+    assert all(Status.TOLERANCE_NOT_REACHED in flags for flags in flagged.flags.values())
+
+
+@pytest.mark.parametrize("method", [SGAIS, SMC])
+def test_a_tolerance_is_met_by_every_model(method):
+    once = compare(GAUSSIANS, DATA, method)
+    tolerance = 0.8 * max(once.std_errors.values())
+    table = compare(GAUSSIANS, DATA, method, tolerance=tolerance, time_limit=60.0)
+    assert all(error <= tolerance for error in table.std_errors.values())
+    islands = {n: len(r.diagnostics["island_log_evidence"]) for n, r in table.results.items()}
+    assert max(islands.values()) > 4
+
+
+def test_models_without_rows():
+    def total(p):
+        return -(p["mu"] ** 2)
+
+    models = {
+        name: wb.Model({"mu": dist.Normal(0.0, scale)}, total_log_likelihood=total)
+        for name, scale in (("a", 1.0), ("b", 0.5))
+    }
+    table = compare(models, method=SMC)
+    exact = {"a": -0.5 * math.log(1 + 2), "b": -0.5 * math.log(1 + 2 * 0.25)}
+    for name, value in exact.items():
+        assert abs(table.log_evidences[name] - value) < 6 * table.std_errors[name]
+    assert table.best == "b"
+    with pytest.raises(wb.ModelError, match="row by row"):
+        compare(models, method=SGAIS)
+
+
+def test_progress_names_the_models():
+    class Recorder:
+        def __init__(self):
+            self.labels = []
+
+        def start(self, total):
+            self.labels.append(total)
+
+        def update(self, rows, log_evidence, annealing_steps, label=""):
+            self.labels.append(label)
+
+        def temper(self, power, log_evidence, steps, label="", island_round=0):
+            self.labels.append((label, island_round))
+
+        def close(self):
+            self.labels.append("close")
+
+    recorder = Recorder()
+    compare(GAUSSIANS, DATA, SGAIS, progress=recorder)
+    assert recorder.labels == [120, *["near", "far"] * 3, "close"]
+    recorder = Recorder()
+    compare(GAUSSIANS, DATA, SMC, progress=recorder)
+    assert set(recorder.labels) == {("near", 0), ("far", 0), "close"}
+
+
+@pytest.mark.parametrize(
+    ("models", "data", "options", "error", "says"),
+    [
+        ({"a": made(-1.0), "b": made(-2.0)}, DATA, {}, MethodError, "these are results"),
+        ({"a": made(-1.0), "b": made(-2.0)}, None, {"tolerance": 1.0}, MethodError, "results"),
+        ({"a": made(-1.0), "b": made(-2.0)}, None, {"method": "smc"}, MethodError, "results"),
+        ({**GAUSSIANS, "c": made(-1.0)}, DATA, {}, MethodError, "'c' must be a wb.Model"),
+        ({"a": GAUSSIANS["far"]}, DATA, {}, MethodError, "two models or more"),
+        (list(GAUSSIANS.values()), DATA, {}, MethodError, "a mapping from names"),
+        (GAUSSIANS, None, {"method": SMC}, wb.DataError, "give it data"),
+        (GAUSSIANS, np.zeros(0), {"method": SMC}, wb.DataError, "no row to weigh"),
+        (GAUSSIANS, np.array([np.nan]), {"method": SMC}, wb.DataError, "row 0"),
+        (GAUSSIANS, DATA, {"method": "smcc"}, MethodError, "Did you mean 'smc'"),
+        (GAUSSIANS, DATA, {"tolerance": -1.0}, MethodError, "tolerance must be positive"),
+        (GAUSSIANS, DATA, {"method": SMC, "prior_odds": {"a": 1}}, MethodError, "prior_odds"),
+    ],
+)
+def test_mistakes_with_models_are_named(models, data, options, error, says):
+    with pytest.raises(error, match=says):
+        compare(models, data, **options)
+
+
+# --- the figure ------------------------------------------------------------------------------
+
+
+def test_the_figure_of_a_comparison():
+    table = compare({"b": made(-13.0, 0.2), "a": made(-10.0, 0.1), "c": made(-12.0, math.nan)})
+    left, right = table.plot().axes
+    assert [label.get_text() for label in left.get_yticklabels()] == [
+        "a",
+        "c (error unknown)",
+        "b",
+    ]
+    marks = [container.lines[0].get_xdata()[0] for container in left.containers]
+    np.testing.assert_allclose(marks, [0.0, -2.0, -3.0])
+    left_end, right_end = (cap.get_xdata()[0] for cap in left.containers[2].lines[1])
+    error = math.hypot(0.1, 0.2)
+    assert (left_end, right_end) == pytest.approx((-3 - 2 * error, -3 + 2 * error))
+    widths = [bar.get_width() for bar in right.patches]
+    np.testing.assert_allclose(widths, [table.probabilities[name] for name in "acb"])
+    assert right.texts[0].get_text() == f"{table.probabilities['a']:.3f}"
+    assert left.get_ylim()[0] > left.get_ylim()[1]  # the best on top
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_the_figure_is_readable_with_many_models_and_long_names(count):
+    results = {
+        f"a model with a long name that differs in its middle {k} and then goes on and on": made(
+            -10.0 - 7.0**k
+        )
+        for k in range(count)
+    }
+    figure = compare(results).plot()
+    figure.draw_without_rendering()
+    left = figure.axes[0]
+    labels = left.get_yticklabels()
+    assert len({label.get_text() for label in labels}) == count
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(not a.overlaps(b) for a, b in itertools.pairwise(boxes))
+    across = [label.get_window_extent() for label in left.get_xticklabels() if label.get_text()]
+    across = sorted(across, key=lambda box: box.x0)
+    assert all(a.x1 <= b.x0 for a, b in itertools.pairwise(across))
+    assert left.get_xscale() == ("symlog" if count == 10 else "linear")
+
+
+def test_the_figure_shows_how_the_factors_came_about():
+    table = compare(GAUSSIANS, DATA, SGAIS)
+    _, _, below = table.plot().axes
+    rows, heights = below.get_lines()[1].get_data()
+    traces = {name: result.trace for name, result in table.results.items()}
+    np.testing.assert_array_equal(rows, traces["far"].rows)
+    difference = traces["far"].log_evidence - traces["near"].log_evidence
+    np.testing.assert_allclose(heights, difference)
+    assert heights[-1] == pytest.approx(table.log_bayes_factors["far"])
+    # Powers of different likelihoods are no common path; other chunks may share no rows.
+    assert len(compare(GAUSSIANS, DATA, SMC).plot().axes) == 2
+    other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 8, chunk_size=33, batch_size=25))
+    mixed = compare({"near": table.results["near"], "far": other})
+    assert len(mixed.plot().axes) == 2

@@ -12,16 +12,26 @@ import weighbridge as wb
 from weighbridge.base import Kernel, LogDensity
 from weighbridge.target import Rows, Subsampled, Target
 
+MATRIX = np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])
+
 # kernel, the same kernel with other numbers
 KERNELS = {
     "metropolis": (wb.Metropolis(0.5), wb.Metropolis(0.7)),
+    "metropolis-matrix": (wb.Metropolis(0.1, scale=MATRIX), wb.Metropolis(0.2, scale=np.eye(3))),
+    "slice": (wb.Slice(0.5), wb.Slice(2.0, max_expansions=3)),
+    "slice-coordinates": (
+        wb.Slice(0.5, np.array([1.0, 0.5, 2.0]), along="coordinates"),
+        wb.Slice(2.0, np.array([2.0, 1.5, 1.0]), along="coordinates"),
+    ),
+    "slice-matrix": (wb.Slice(0.5, scale=MATRIX), wb.Slice(2.0, scale=np.eye(3))),
+    "stretch": (wb.Stretch(), wb.Stretch(0.5)),
     "hmc": (wb.HMC(0.1, 5), wb.HMC(0.2, 7)),
     "hmc-metric": (
         wb.HMC(0.1, 5, scale=np.array([1.0, 0.5, 2.0])),
         wb.HMC(0.2, 7, scale=np.array([2.0, 1.5, 1.0])),
     ),
     "hmc-matrix": (
-        wb.HMC(0.1, 5, scale=np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])),
+        wb.HMC(0.1, 5, scale=MATRIX),
         wb.HMC(0.2, 7, scale=np.eye(3)),
     ),
     "sgld": (wb.SGLD(1e-3), wb.SGLD(2e-3, gradient_noise=1.0)),
@@ -49,7 +59,14 @@ def target():
     return Target(model, (Subsampled(Rows(data, np.ones(50)), jax.random.key(7), 10),))
 
 
-init = jax.jit(lambda kernel, target: kernel.init(jnp.zeros(3), target))
+def start_of(kernel):
+    """A position; for a kernel of ensembles a whole one."""
+    if getattr(kernel, "ensemble", False):
+        return 0.3 * np.random.default_rng(1).normal(size=(7, 3))
+    return np.zeros(3)
+
+
+init = jax.jit(lambda kernel, target: kernel.init(jnp.asarray(start_of(kernel)), target))
 step_once = jax.jit(lambda kernel, key, state, target: kernel.step(key, state, target))
 
 
@@ -86,7 +103,7 @@ def test_changing_its_numbers_or_the_batch_does_not_retrace(kernels, target):
 
     with jax.enable_x64(True):
         as_arrays = [jax.tree_util.tree_map(jnp.asarray, kernel) for kernel in kernels]
-        state = as_arrays[0].init(jnp.zeros(3), target)
+        state = as_arrays[0].init(jnp.asarray(start_of(as_arrays[0])), target)
         for index, kernel in enumerate([*as_arrays, *as_arrays]):
             batch = target.subsample(jnp.asarray(index))
             batch = jax.tree_util.tree_map(jnp.asarray, batch)
@@ -142,7 +159,7 @@ def test_uses_a_fresh_batch_only_if_it_says_so(kernels, target):
 
     kernel, spy = kernels[0], Spy(target)
     with jax.enable_x64(True):
-        state = kernel.init(jnp.zeros(3), spy)
+        state = kernel.init(jnp.asarray(start_of(kernel)), spy)
         for index in range(3):
             state, _ = kernel.step(jax.random.key(index), state, spy)
     assert seen == ([0, 1, 2] if kernels[0].uses_batches else [])
@@ -160,7 +177,7 @@ def test_rescaling_matches_a_rescaled_target(kernels, factor):
         return Target(model, ())
 
     with jax.enable_x64(True):
-        start = jnp.array([0.3, -0.2, 0.9])
+        start = jnp.array([0.3, -0.2, 0.9]) + start_of(kernel)
         key = jax.random.key(0)
         plain, wide = gaussian(1.0), gaussian(np.sqrt(factor))
         state, _ = kernel.step(key, kernel.init(start, plain), plain)

@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
+from weighbridge.kernels.dialogue import Point
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.target import Rows, Subsampled, Target
 
@@ -59,8 +60,23 @@ def assert_variance(draws, expected):
         wb.Metropolis(step_size=jnp.array([1.5, 0.8])),
         wb.HMC(step_size=0.35, num_leapfrog=5),
         wb.HMC(step_size=0.8, num_leapfrog=3, scale=np.array([1.0, 0.5])),
+        wb.Metropolis(1.2, scale=np.array([[1.0, 0.0], [0.4, 0.6]])),
+        wb.Slice(2.0),
+        wb.Slice(1.5, scale=np.array([1.0, 0.5]), along="coordinates"),
+        # Far too narrow, so that the limit cuts most slices short, and far too wide.
+        wb.Slice(0.4, scale=np.array([[1.0, 0.0], [0.4, 0.6]]), max_expansions=3),
+        wb.Slice(50.0, max_expansions=0),
     ],
-    ids=["metropolis", "hmc", "hmc-metric"],
+    ids=[
+        "metropolis",
+        "hmc",
+        "hmc-metric",
+        "metropolis-matrix",
+        "slice",
+        "slice-coordinates",
+        "slice-limited",
+        "slice-wide",
+    ],
 )
 def test_adjusted_kernels_leave_the_target_invariant_and_reach_it(kernel, seed):
     with jax.enable_x64(True):
@@ -117,6 +133,195 @@ def test_a_matrix_scale_is_hmc_in_other_coordinates():
     assert not np.allclose(alike[0], start), "the move was taken"
     np.testing.assert_allclose(alike[1], alike[0], rtol=1e-12)
     np.testing.assert_allclose(alike[2], alike[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [wb.Metropolis, wb.Slice, lambda *args, **named: wb.Slice(*args, **named, along="coordinates")],
+    ids=["metropolis", "slice", "slice-coordinates"],
+)
+def test_a_matrix_scale_is_the_move_in_other_coordinates(make):
+    """A kernel on u = S v makes the move of the plain kernel on v."""
+    root = np.linalg.cholesky(COVARIANCE)
+    with jax.enable_x64(True):
+        target = correlated_target(COVARIANCE)
+
+        def standard(v):
+            return target(jnp.asarray(root) @ v)
+
+        dense, plain = make(0.7, scale=root), make(0.7)
+        start, ends = np.array([0.4, -1.1]), []
+        for index in range(8):
+            key = jax.random.key(index)
+            state, _ = dense.step(key, dense.init(root @ start, target), target)
+            other, _ = plain.step(key, plain.init(jnp.asarray(start), standard), standard)
+            ends.append(np.asarray(other.position))
+            np.testing.assert_allclose(state.position, root @ ends[-1], rtol=1e-10)
+        assert not np.allclose(ends, start), "moves were taken"
+        # One number, one for each coordinate, or a diagonal matrix: all the same.
+        scales = [2.0, np.full(2, 2.0), 2.0 * np.eye(2)]
+        kernels = [make(0.1, scale=scale) for scale in scales]
+        key = jax.random.key(1)
+        alike = [k.step(key, k.init(start, target), target)[0].position for k in kernels]
+    np.testing.assert_allclose(alike[1], alike[0], rtol=1e-12)
+    np.testing.assert_allclose(alike[2], alike[0], rtol=1e-12)
+
+
+def neal_slice(log_density, start, direction, max_expansions, uniform):
+    """Figures 3 and 5 of Neal (2003), with the numbers of a move; also how often it asks."""
+    height, offset, share, *attempts = uniform
+    asked = 0
+
+    def inside(place):
+        nonlocal asked
+        asked += 1
+        return log_density(start + place * direction) > level
+
+    level = log_density(start) + np.log(height)
+    left, right = -offset, 1 - offset
+    left_steps = int(np.floor((max_expansions + 1) * share))
+    right_steps = max_expansions - left_steps
+    while left_steps > 0 and inside(left):
+        left, left_steps = left - 1, left_steps - 1
+    while right_steps > 0 and inside(right):
+        right, right_steps = right + 1, right_steps - 1
+    for attempt in attempts:
+        place = left + attempt * (right - left)
+        if inside(place):
+            return start + place * direction, asked
+        left, right = (place, right) if place < 0 else (left, place)
+    return start, asked
+
+
+@pytest.mark.parametrize("width", [0.2, 1.5, 1e30])
+@pytest.mark.parametrize("max_expansions", [0, 1, 5])
+def test_slices_are_those_of_neal(width, max_expansions):
+    """The same numbers give the same point, through the same questions, on two separate humps."""
+    kernel = wb.Slice(width, max_expansions=max_expansions, along="coordinates")
+
+    def log_density(u):
+        return np.logaddexp(-0.5 * u[0] ** 2, -0.5 * (u[0] - 4.0) ** 2 / 0.3**2)
+
+    def ask_and_tell(uniform, start):
+        walk, asked = begin(kernel, uniform, Point(start, log_density(start))), 0
+        while walk.wanted:
+            position = np.asarray(walk.ask())
+            walk, asked = tell(walk, Point(position, log_density(position))), asked + 1
+        return np.asarray(walk.finish()[0].position), asked
+
+    begin = jax.jit(lambda kernel, uniform, point: kernel.begin(uniform, point))
+    tell = jax.jit(lambda walk, point: walk.tell(point))
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        for _ in range(12):
+            start, uniform = rng.normal(size=1), rng.uniform(size=kernel.num_uniform((1,)))
+            expected, count = neal_slice(
+                log_density, start, np.array([width]), max_expansions, uniform[1:]
+            )
+            position, asked = ask_and_tell(uniform, start)
+            np.testing.assert_allclose(position, expected, rtol=1e-9)
+            assert asked == count
+            assert np.any(position != start) == (width < 1e9), "a bracket too wide leaves the start"
+
+
+@pytest.mark.parametrize("kernel", [wb.Metropolis(1.0), wb.Slice(0.5), wb.Slice(9.0)])
+def test_moves_without_gradients_stay_in_the_support_and_find_it(kernel):
+    """Density zero, or not a number, beyond 1 and -1; from there a move goes anywhere but back."""
+
+    def cut(u):
+        beyond = jnp.where(u[0] > 0, -jnp.inf, jnp.nan)
+        return jnp.where(jnp.abs(u[0]) < 1, -0.5 * u[0] ** 2, beyond)
+
+    target = jax.tree_util.Partial(cut)
+    with jax.enable_x64(True):
+        start = np.random.default_rng(0).uniform(-0.9, 0.9, size=(4000, 1))
+        draws = run_chains(kernel, target, start, 40, 0)
+        outside = run_chains(kernel, target, np.full((100, 1), 1.2), 60, 1)
+    assert np.all(np.abs(draws) < 1)
+    # The variance of a standard normal cut to [-1, 1] is 0.29112.
+    assert abs(draws.var() - 0.29112) < SIGMAS * 0.3 / np.sqrt(4000)
+    assert abs(draws.mean()) < SIGMAS * np.sqrt(0.29112 / 4000)
+    assert np.all((np.abs(outside) < 1) | (outside == 1.2))
+    assert np.mean(np.abs(outside) < 1) > 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("walkers", [5, 12])
+@pytest.mark.parametrize("step_size", [0.5, 2.0])
+def test_stretch_leaves_a_correlated_target_invariant_and_reaches_it(walkers, step_size, seed):
+    """A product of walkers stays one; with another power of z than D - 1 it does not."""
+    covariance = np.array([[1.0, 0.45, 0.0], [0.45, 0.25, 0.1], [0.0, 0.1, 4.0]])
+    root = np.linalg.cholesky(covariance)
+    kernel = wb.Stretch(step_size)
+    rng = np.random.default_rng(seed)
+    with jax.enable_x64(True):
+        target = correlated_target(covariance)
+        stationary = rng.normal(size=(NUM_CHAINS // walkers, walkers, 3)) @ root.T
+        starts = [(stationary, 20)]
+        if (walkers, step_size) == (12, 2.0):  # few walkers, or small steps, take their time
+            starts.append((3.0 + 0.1 * rng.normal(size=stationary.shape), 250))
+        for start, num_steps in starts:
+            ends = run_chains(kernel, target, start, num_steps, seed).reshape(-1, 3)
+            draws = np.linalg.solve(root, ends.T).T
+            assert_variance(draws, np.ones(3))
+            products = np.array([draws[:, i] * draws[:, j] for i, j in ((0, 1), (0, 2), (1, 2))])
+            assert np.all(np.abs(products.mean(1)) < SIGMAS / np.sqrt(len(draws)))
+
+
+def test_stretch_is_affine_invariant():
+    """On A x + b with the target carried along, the move is carried along."""
+    matrix, shift = np.array([[2.0, 0.0], [-30.0, 1e-3]]), np.array([5.0, -7.0])
+    with jax.enable_x64(True):
+        target, kernel, key = correlated_target(COVARIANCE), wb.Stretch(), jax.random.key(3)
+        start = np.random.default_rng(0).normal(size=(10, 2))
+
+        def carried(u):
+            return target(jnp.linalg.solve(jnp.asarray(matrix), u - shift))
+
+        plain, info = kernel.step(key, kernel.init(jnp.asarray(start), target), target)
+        state = kernel.init(jnp.asarray(start @ matrix.T + shift), carried)
+        other, same = kernel.step(key, state, carried)
+    moved = np.any(np.asarray(plain.position) != start, axis=1)
+    assert moved.sum() > 2
+    np.testing.assert_array_equal(info.accepted, moved)
+    np.testing.assert_array_equal(same.accepted, moved)
+    expected = np.asarray(plain.position) @ matrix.T + shift
+    np.testing.assert_allclose(other.position, expected, rtol=1e-8)
+
+
+def test_half_of_the_ensemble_moves_by_the_other_half():
+    """Every walker that moved is on a line with one that was not moving."""
+    kernel = wb.Stretch(3.0)
+    flat = jax.tree_util.Partial(lambda u: 0.0 * u[0])
+    for walkers in (6, 7):
+        start = np.random.default_rng(walkers).normal(size=(walkers, 4))
+        with jax.enable_x64(True):
+            walk = kernel.begin(
+                jnp.asarray(
+                    np.random.default_rng(0).uniform(size=kernel.num_uniform((walkers, 4)))
+                ),
+                kernel.init(jnp.asarray(start), flat),
+            )
+            current, half = start, -(-walkers // 2)
+            for level, first in enumerate((0, walkers - half), start=1):
+                assert walk.wanted.shape == (half,)
+                assert walk.wanted.all()
+                asked = np.asarray(walk.ask())
+                moving = np.arange(first, first + half)
+                others = np.delete(np.arange(walkers), moving)
+                for proposal, walker in zip(asked, current[moving]):
+                    # x' - x_j = z (x - x_j) for one j of the others, and z within its bounds.
+                    ratio = (proposal - current[others]) / (walker - current[others])
+                    matched = np.ptp(ratio, axis=1) < 1e-9
+                    assert matched.sum() == 1
+                    assert 0.25 <= ratio[matched][0, 0] <= 4.0
+                # So much higher than before that no proposal is refused.
+                walk = walk.tell(Point(jnp.asarray(asked), jnp.full(half, 100.0 * level)))
+                current = np.asarray(walk.point.position)
+                np.testing.assert_array_equal(current[moving], asked)
+            assert not walk.wanted.any()
+            again = walk.tell(Point(jnp.asarray(asked + 1), jnp.full(half, 300.0)))
+            np.testing.assert_array_equal(again.finish()[0].position, current)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,11 +1,16 @@
 """Reporters: a bar on a terminal, plain lines elsewhere, nothing when asked for nothing."""
 
 import io
+import itertools
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 from rich.console import Console
 
-from weighbridge import SGAIS, Evidence, evidence, zoo
+from weighbridge import SGAIS, SMC, Evidence, evidence, progress, zoo
 from weighbridge.progress import Bar, Lines, Silent, choose_reporter
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50, batch_size=25)
@@ -115,6 +120,9 @@ class Recorder:
     def update(self, rows, log_evidence, annealing_steps, label=""):
         self.calls.append((rows, log_evidence, label))
 
+    def temper(self, power, log_evidence, steps, label="", island_round=0):
+        self.calls.append((power, log_evidence, steps, label, island_round))
+
     def close(self):
         self.calls.append("close")
 
@@ -144,3 +152,125 @@ def test_several_rounds_share_a_bar():
         time_limit=5.0,
     )
     assert len(result.diagnostics["island_log_evidence"]) > 4
+
+
+# --- tempering: nothing for half a second, then the power reached ------------------------------
+
+
+def test_tempering_in_lines_is_sparing(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 0.1 * next(clock))
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.temper(0.0, 0.0, 0)
+    for step in range(1, 30):
+        lines.temper(step / 29, -float(step), step, "linear", 2)
+    told = stream.getvalue().splitlines()
+    assert told[0].startswith("linear, round 2: power 0.")
+    assert "log evidence -" in told[0]
+    assert "annealing steps" in told[0]
+    seconds = [float(line.split()[-2]) for line in told]
+    assert 0.5 <= seconds[0] <= 0.7
+    assert all(later - earlier >= 1.0 for earlier, later in itertools.pairwise(seconds))
+
+
+def test_a_short_run_shows_no_bar_and_imports_nothing():
+    code = (
+        "import sys, threading\n"
+        "from weighbridge.progress import Bar, Silent\n"
+        "bar = Bar()\n"
+        "for step in range(50): bar.temper(step / 50, -1.0, step)\n"
+        "bar.close()\n"
+        "assert 'rich' not in sys.modules\n"
+        "assert threading.active_count() == 1 or not bar._bars\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def tempering_bar(monkeypatch, patience=0.02):
+    monkeypatch.setattr(progress, "PATIENCE", patience)
+    console = Console(file=Terminal(), width=80, force_terminal=True, color_system=None)
+    return Bar(console), console
+
+
+def wait_for(condition):
+    end = time.perf_counter() + 10
+    while not condition() and time.perf_counter() < end:
+        time.sleep(0.005)
+    assert condition()
+
+
+def test_the_bar_of_tempering_appears_by_itself(monkeypatch):
+    """Also while the first step is still being compiled and nobody calls."""
+    bar, console = tempering_bar(monkeypatch)
+    bar.temper(0.0, 0.0, 0, "linear", 1)
+    wait_for(lambda: bar._bars is not None)
+    bar._bars.refresh()
+    assert "linear, round 1" in console.file.getvalue()
+    assert "power 0 log evidence ..." in console.file.getvalue()
+    bar.temper(0.0123, -56952.54, 8, "linear", 12)
+    bar._bars.refresh()
+    last = console.file.getvalue().split("\n")[-1]
+    assert "linear, round 12" in last
+    assert "power 0.0123 log evidence -56952.54 8 steps" in last
+    assert "…" not in last
+    bar.temper(0.5, -1.0, 3, "quadratic", 12)
+    assert set(bar._tasks) == {"linear", "quadratic"}
+    bar.close()
+    text = console.file.getvalue()
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    bar.close()
+
+
+def test_a_bar_that_was_closed_in_time_never_appears(monkeypatch):
+    bar, console = tempering_bar(monkeypatch, patience=0.05)
+    before = threading.active_count()
+    bar.temper(0.5, -1.0, 1)
+    bar.close()
+    time.sleep(0.15)
+    assert console.file.getvalue() == ""
+    assert bar._bars is None
+    assert threading.active_count() <= before
+
+
+def test_a_step_costs_next_to_nothing():
+    """A run of 20 ms has about ten steps: a report must take microseconds."""
+    bar = Bar(Console(file=Terminal(), force_terminal=True))
+    bar.temper(0.0, 0.0, 0)
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        for step in range(100):
+            bar.temper(step / 100, -1.0, step)
+        best = min(best, (time.perf_counter() - began) / 100)
+    bar.close()
+    assert best < 1e-4
+
+
+def test_a_tempered_run_reports_every_step():
+    recorder = Recorder()
+    data = zoo.gaussian.simulate(100, seed=1)
+    method = SMC(num_islands=4, num_particles=16)
+    result = evidence(zoo.gaussian.model(), data, method, progress=recorder)
+    *steps, closing = recorder.calls
+    assert closing == "close"
+    assert steps[0] == (0.0, 0.0, 0, "", 0)
+    assert [step[0] for step in steps[1:]] == result.trace.power.tolist()
+    assert [step[1] for step in steps[1:]] == pytest.approx(result.trace.log_evidence.tolist())
+    assert [step[2] for step in steps] == list(range(len(steps)))
+    silent = evidence(zoo.gaussian.model(), data, method, progress=False)
+    assert silent.log_evidence == result.log_evidence
+
+
+def test_rounds_of_islands_are_numbered():
+    recorder = Recorder()
+    data = zoo.gaussian.simulate(100, seed=1)
+    method = SMC(num_islands=4, num_particles=16)
+    result = evidence(
+        zoo.gaussian.model(), data, method, progress=recorder, tolerance=0.1, time_limit=30.0
+    )
+    rounds = [call[4] for call in recorder.calls[:-1]]
+    assert rounds == sorted(rounds)
+    assert set(rounds) == set(range(1, result.diagnostics["num_rounds"] + 1))
+    assert max(rounds) > 1

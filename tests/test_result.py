@@ -19,6 +19,7 @@ from weighbridge import (
     evidence,
     zoo,
 )
+from weighbridge.export import highest_density_interval
 from weighbridge.result import Trace
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50, batch_size=25)
@@ -130,26 +131,67 @@ def test_summary_is_that_of_the_weighted_draws():
         weighted = made(samples={"w": draws, "b": draws[:, 0]}, log_weights=np.log(repeats) - 700.0)
     table = weighted.summary(0.8)
     assert list(table.rows) == ["w[0]", "w[1]", "b"]
-    assert table.columns == ("mean", "sd", "10%", "50%", "90%")
+    names = ("mean", "sd", "10%", "50%", "90%", "80% HDI low", "80% HDI high")
+    assert table.columns == names
     for k in (0, 1):
         plain = np.repeat(draws[:, k], repeats)
         expected = [
             plain.mean(),
             plain.std(),
             *np.quantile(plain, [0.1, 0.5, 0.9], method="inverted_cdf"),
+            *shortest(plain, 0.8),
         ]
         np.testing.assert_allclose(table.rows[f"w[{k}]"], expected)
     assert table["b", "50%"] == table["w[0]", "50%"]
-    assert str(table).splitlines()[0].split() == ["mean", "sd", "10%", "50%", "90%"]
+    assert " ".join(str(table).splitlines()[0].split()) == " ".join(names)
     for bad in (0.0, 1.0, -1.0, 90):
         with pytest.raises(MethodError, match="between 0 and 1"):
             weighted.summary(bad)
 
 
+def shortest(plain, probability):
+    """The shortest interval of equally weighted draws, by trying all of one size."""
+    ordered = np.sort(plain)
+    size = int(np.ceil(probability * len(ordered) - 1e-9))
+    widths = ordered[size - 1 :] - ordered[: len(ordered) - size + 1]
+    first = int(np.argmin(widths))
+    return ordered[first], ordered[first + size - 1]
+
+
 def test_a_far_draw_of_no_weight_does_not_move_the_summary():
     samples = {"a": np.array([-1e6, 1.0, 2.0, 3.0, 4.0])}
     weighted = made(samples=samples, log_weights=np.log([1e-300, 0.25, 0.25, 0.25, 0.25]))
-    assert weighted.summary(0.9)["a", "5%"] == 1.0
+    table = weighted.summary(0.9)
+    assert table["a", "5%"] == 1.0
+    assert (table["a", "90% HDI low"], table["a", "90% HDI high"]) == (1.0, 4.0)
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.5, 0.9, 0.999])
+def test_highest_density_intervals(probability):
+    """They hold the probability, and no shorter interval between two draws does."""
+    generator = np.random.default_rng(3)
+    values = generator.exponential(size=60).round(2)  # with ties
+    weights = generator.dirichlet(np.full(60, 0.5))
+    low, high = highest_density_interval(values, weights, probability)
+    held = weights[(values >= low) & (values <= high)].sum()
+    assert held >= probability * (1 - 1e-8)
+    for a in values:
+        for b in values[(values >= a) & (values - a < high - low - 1e-12)]:
+            assert weights[(values >= a) & (values <= b)].sum() < probability
+    with_nothing = np.append(values, 1e9), np.append(weights, 0.0)
+    assert highest_density_interval(*with_nothing, probability) == (low, high)
+
+
+def test_the_highest_density_interval_of_an_exponential():
+    """It begins at 0, where the density is highest, and ends at the quantile."""
+    points = (np.arange(4000) + 0.5) / 4000
+    values = -np.log1p(-points)
+    low, high = highest_density_interval(values, np.full(4000, 1 / 4000), 0.9)
+    assert (low, high) == pytest.approx((0.0, np.log(10)), abs=2e-3)
+
+
+def test_a_summary_is_narrow_enough_to_read(result):
+    assert max(map(len, str(result.summary()).splitlines())) <= 80
 
 
 def test_save_and_load_exactly(result, tmp_path):
@@ -255,3 +297,6 @@ def test_to_arviz_without_it(result, monkeypatch):
 def test_plot(result):
     figure = result.plot()
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [49.0 + 1, 100.0, 119.0]
+    assert figure.axes[0].get_title(loc="left") == str(result).splitlines()[0]
+    assert len(result.plot_posterior().axes) == 1
+    assert len(result.plot_posterior(["mu"]).axes) == 1

@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from weighbridge import zoo
+    from weighbridge.averaging import average
     from weighbridge.base import (
         CheckpointError,
         DataError,
@@ -21,21 +22,29 @@ if TYPE_CHECKING:
     from weighbridge.comparison import Comparison, compare
     from weighbridge.estimators import (
         AIS,
+        IBIS,
         SGAIS,
         SMC,
         AdaptiveHMC,
+        AdaptiveWalk,
+        Bounds,
         PriorSampling,
+        Repeat,
+        SequentialSGMCMC,
         Thermodynamic,
     )
+    from weighbridge.estimators.bidirectional import bidirectional
     from weighbridge.interop import from_numpyro
-    from weighbridge.kernels import HMC, SGHMC, SGLD, Metropolis, RobbinsMonro
+    from weighbridge.kernels import HMC, SGHMC, SGLD, Metropolis, RobbinsMonro, Slice, Stretch
     from weighbridge.model import Model
     from weighbridge.online import Online
+    from weighbridge.prediction import Prediction
     from weighbridge.result import Evidence
     from weighbridge.run import Update, evidence
 
 # Imported on first use: `weighbridge --help` must not wait for JAX.
 _HOMES = {
+    "averaging": ("average",),
     "base": (
         "CheckpointError",
         "DataError",
@@ -46,11 +55,25 @@ _HOMES = {
         "WeighbridgeError",
     ),
     "comparison": ("Comparison", "compare"),
-    "estimators": ("AIS", "AdaptiveHMC", "PriorSampling", "SGAIS", "SMC", "Thermodynamic"),
+    "estimators": (
+        "AIS",
+        "AdaptiveHMC",
+        "AdaptiveWalk",
+        "Bounds",
+        "IBIS",
+        "PriorSampling",
+        "Repeat",
+        "SGAIS",
+        "SMC",
+        "SequentialSGMCMC",
+        "Thermodynamic",
+    ),
+    "estimators.bidirectional": ("bidirectional",),
     "interop": ("from_numpyro",),
-    "kernels": ("HMC", "SGHMC", "SGLD", "Metropolis", "RobbinsMonro"),
+    "kernels": ("HMC", "SGHMC", "SGLD", "Metropolis", "RobbinsMonro", "Slice", "Stretch"),
     "model": ("Model",),
     "online": ("Online",),
+    "prediction": ("Prediction",),
     "result": ("Evidence",),
     "run": ("Update", "evidence"),
 }
@@ -59,27 +82,37 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AIS",
     "AdaptiveHMC",
+    "AdaptiveWalk",
+    "Bounds",
     "CheckpointError",
     "Comparison",
     "DataError",
     "Evidence",
     "HMC",
+    "IBIS",
     "MethodError",
     "Metropolis",
     "MissingDependencyError",
     "Model",
     "ModelError",
     "Online",
+    "Prediction",
     "PriorSampling",
+    "Repeat",
     "RobbinsMonro",
     "SGAIS",
     "SGHMC",
     "SGLD",
     "SMC",
+    "SequentialSGMCMC",
+    "Slice",
     "Status",
+    "Stretch",
     "Thermodynamic",
     "Update",
     "WeighbridgeError",
+    "average",
+    "bidirectional",
     "compare",
     "evidence",
     "from_numpyro",

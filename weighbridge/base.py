@@ -49,8 +49,8 @@ class Status(enum.Enum):
     ERROR_UNKNOWN = (
         "error unknown",
         "the error of the log evidence cannot be stated",
-        "Run four or more islands (num_islands=16), and not SGAIS.published(), "
-        "whose bias by heating no spread over islands shows.",
+        "Run four or more islands (num_islands=16), and not SGAIS.published() or "
+        "SequentialSGMCMC, whose bias no spread over islands shows.",
     )
     HEATED = (
         "heated",
@@ -58,6 +58,20 @@ class Status(enum.Enum):
         "exceeds its spread",
         "Use a smaller step size in the kernel or a larger batch_size; the estimated bias is "
         "part of the standard error.",
+    )
+    MASS_MISSED = (
+        "mass missed by the path",
+        "a narrow mode holds more evidence than the path found on its way; the answer and the "
+        "posterior are by importance sampling there",
+        "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
+        "may exist. Check whether so narrow a mode is meant, and tighten the prior around it.",
+    )
+    DRIFTING = (
+        "still drifting",
+        "particles at the end of the path went on drifting when moved on: they have lagged behind, "
+        "and the log evidence is likely to be too low",
+        'Use more moves (moves=wb.AdaptiveHMC(max_moves=50)), moves="slice", a higher target_ess, '
+        "or parameters with less varying scales (a non-centred form).",
     )
     PARTICLES_DROPPED = (
         "particles dropped",
@@ -89,6 +103,13 @@ class Status(enum.Enum):
         "moves were mostly rejected, so the particles hardly moved",
         "Use more particles, or moves that fit the model better; check that the log-likelihood "
         "is smooth.",
+    )
+    UNADJUSTED = (
+        "moves are not adjusted",
+        "the moves have no accept test, so they sample their target with a bias that depends on "
+        "the step size and is not in the standard error",
+        'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence stands '
+        "still.",
     )
     RESERVOIR = (
         "reservoir in use",

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
@@ -27,6 +27,8 @@ OPTIONS = (
     (r"(pass )?on_bad_row='skip'", "use --on-bad-row skip"),
     (r"schema=\{'([^']*)': (\w+)\}", r"--schema \1=\2"),
     (r"with columns=\[\.\.\.\]", "with --features"),
+    (r"^(tolerance) must", r"--\1 must"),
+    (r"\btime_limit\b", "--time-limit"),
 )
 
 Parameters = ParamSpec("Parameters")
@@ -127,8 +129,8 @@ MethodOption = Annotated[
     str,
     typer.Option(
         "--method",
-        help="auto, sgais, published (the paper's parameters), smc, ais, "
-        "thermodynamic or prior_sampling.",
+        help="auto, sgais, published (the paper's parameters), smc, ais, ibis, thermodynamic, "
+        "prior_sampling or sequential_sgmcmc.",
     ),
 ]
 SeedOption = Annotated[
@@ -154,10 +156,25 @@ SchemaOption = Annotated[
     str | None,
     typer.Option("--schema", help="Column types, as a=float,b=int, instead of inferring them."),
 ]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        help="Standard error of the log evidence (nats) to reach, by adding islands.",
+    ),
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option("--time-limit", help="Seconds after which no more islands are added."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", help="Write a figure of the path to this file.")
+]
+FactorPlotOption = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Write a figure of Bayes factors and probabilities to this file."),
 ]
 
 
@@ -171,6 +188,8 @@ def evidence(
     standardise: StandardiseOption = False,
     method: MethodOption = "auto",
     seed: SeedOption = 0,
+    tolerance: ToleranceOption = None,
+    time_limit: TimeLimitOption = None,
     particles: ParticlesOption = None,
     islands: IslandsOption = None,
     chunk_size: ChunkOption = None,
@@ -184,6 +203,7 @@ def evidence(
 ) -> None:
     """Log evidence of one model on a table."""
     from weighbridge import checkpoint, commands, plots
+    from weighbridge.rounds import Limits
 
     if save is not None:
         checkpoint.check_place(save)
@@ -191,7 +211,10 @@ def evidence(
         plots.check_figure_place(plot)
     table = commands.Table(data, target, features, standardise, schema)
     chosen = _method(method, particles, islands, chunk_size, batch_size)
-    results = commands.weigh([model], table, chosen, seed, on_bad_row.value, _reporter(quiet))
+    limits = Limits(tolerance, time_limit)
+    results = commands.weigh(
+        [model], table, chosen, seed, on_bad_row.value, _reporter(quiet), limits
+    )
     result = results[model]
     print(result.to_json() if json else result, flush=True)
     if save is not None:
@@ -215,6 +238,8 @@ def compare(
     standardise: StandardiseOption = False,
     method: MethodOption = "auto",
     seed: SeedOption = 0,
+    tolerance: ToleranceOption = None,
+    time_limit: TimeLimitOption = None,
     particles: ParticlesOption = None,
     islands: IslandsOption = None,
     chunk_size: ChunkOption = None,
@@ -223,25 +248,26 @@ def compare(
     schema: SchemaOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
-    plot: PlotOption = None,
+    plot: FactorPlotOption = None,
 ) -> None:
     """Bayes factors and probabilities of several models, in one pass over a table."""
     if len(models_and_data) < 3:
         raise typer.BadParameter("give two models or more, and then the data")
     from weighbridge import commands, plots
     from weighbridge.comparison import compare as compare_results
+    from weighbridge.rounds import Limits
 
     *names, data = models_and_data
     if plot is not None:
         plots.check_figure_place(plot)
     table = commands.Table(data, target, features, standardise, schema)
     chosen = _method(method, particles, islands, chunk_size, batch_size)
-    results = commands.weigh(names, table, chosen, seed, on_bad_row.value, _reporter(quiet))
+    limits = Limits(tolerance, time_limit)
+    results = commands.weigh(names, table, chosen, seed, on_bad_row.value, _reporter(quiet), limits)
     comparison = compare_results(results)
     print(comparison.to_json() if json else comparison, flush=True)
     if plot is not None:
-        traces = {name: result.trace for name, result in results.items()}
-        plots.save_figure(plots.plot_paths(traces), plot)
+        plots.save_figure(comparison.plot(), plot)
 
 
 @app.command()
@@ -278,28 +304,27 @@ def _method(
     chunk_size: int | None,
     batch_size: int | None,
 ) -> Method:
-    from dataclasses import replace
+    from dataclasses import fields, replace
 
     from weighbridge.base import MethodError
-    from weighbridge.estimators import SGAIS, resolve
+    from weighbridge.estimators import resolve
 
     chosen = resolve(name)
-    chosen = replace(
-        chosen,
-        num_particles=particles or chosen.num_particles,
-        num_islands=islands or chosen.num_islands,
-    )
-    if isinstance(chosen, SGAIS):
-        return replace(
-            chosen,
-            chunk_size=chunk_size or chosen.chunk_size,
-            batch_size=batch_size or chosen.batch_size,
-        )
-    if chunk_size or batch_size:
-        raise MethodError(
-            f"--chunk-size and --batch-size are for sgais; {name} takes all rows at once."
-        )
-    return chosen
+    settings = {
+        "num_particles": ("--particles", particles),
+        "num_islands": ("--islands", islands),
+        "chunk_size": ("--chunk-size", chunk_size),
+        "batch_size": ("--batch-size", batch_size),
+    }
+    known = {field.name for field in fields(chosen)}
+    given: dict[str, Any] = {
+        key: value for key, (_, value) in settings.items() if value is not None
+    }
+    for key in given:
+        if key not in known:
+            options = ", ".join(option for k, (option, _) in settings.items() if k in known)
+            raise MethodError(f"{name} has no {settings[key][0]}; it has {options or 'none'}.")
+    return replace(chosen, **given)
 
 
 def _reporter(quiet: bool) -> Reporter:

@@ -21,7 +21,8 @@ from weighbridge.estimators import Method
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
-from weighbridge.run import Competitor, RowPolicy, weigh_together
+from weighbridge.rounds import Limits
+from weighbridge.run import Competitor, RowPolicy, as_it_is, weigh_together
 from weighbridge.sources import Source, count_csv_rows, open_source
 
 Columns = dict[str, np.ndarray]
@@ -156,8 +157,10 @@ def weigh(
     seed: int,
     on_bad_row: RowPolicy,
     reporter: Reporter,
+    limits: Limits,
 ) -> dict[str, Evidence]:
-    """The evidence of each model, all in one pass over the table."""
+    """The evidence of each model, all in one pass over the table; more with a tolerance."""
+    limits.check(method)
     if len(set(specs)) < len(specs):
         raise MethodError(f"A model is named twice in {list(specs)}.")
     loaded = {spec: _load(spec) for spec in specs}
@@ -177,21 +180,32 @@ def weigh(
     if first is None:
         raise DataError(f"{table.data} has no rows.")
     competitors = {
-        spec: Competitor(model, _as_it_is)
+        spec: Competitor(model, as_it_is)
         if isinstance(model, Model)
         else _zoo_competitor(model, table, first, scale)
         for spec, model in loaded.items()
     }
-    everything = itertools.chain([first], blocks)
+    # What was read to see the columns is not read again, for a pipe has it only once.
+    begun = [itertools.chain([first], blocks)]
+
+    def start() -> Iterator[Columns]:
+        everything = begun.pop() if begun else source.blocks()
+        return iter(everything) if on_bad_row == "skip" else _finite_or_named(everything)
+
+    named = Source(
+        start,
+        num_rows=None if isinstance(reporter, Silent) else table.count_rows(source),
+        reopenable=source.reopenable,
+    )
     try:
         return weigh_together(
             competitors,
-            everything if on_bad_row == "skip" else _finite_or_named(everything),
+            named,
             method,
             seed=seed,
+            limits=limits,
             on_bad_row=on_bad_row,
             reporter=reporter,
-            total=None if isinstance(reporter, Silent) else table.count_rows(source),
         )
     except DataError as error:
         if "column 'y'" in str(error) and "y" not in first:  # the name that the zoo gives it
@@ -228,10 +242,6 @@ def _finite_or_named(blocks: Iterable[Columns]) -> Iterator[Columns]:
     check = RowChecker("raise")
     for block in blocks:
         yield check(block)
-
-
-def _as_it_is(columns: Columns) -> PyTree:
-    return columns
 
 
 def _zoo_competitor(

@@ -6,12 +6,22 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.base import MethodError, Status
+from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
+from weighbridge.model import Model
+from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence
+from weighbridge.rounds import Limits
+from weighbridge.run import Competitor, as_it_is, open_common, weigh_together
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NUM_DRAWS = 4000
 # Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
@@ -37,6 +47,7 @@ class Comparison:
         num_observations: rows that every model was weighed on.
         rows_skipped: bad rows that were left out.
         flags: reasons for caution of each model; empty where there is none.
+        results: the evidence of each model, with its posterior and its path.
     """
 
     log_evidences: dict[str, float]
@@ -47,11 +58,17 @@ class Comparison:
     num_observations: int
     rows_skipped: int = 0
     flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
+    results: dict[str, Evidence] = field(default_factory=dict, repr=False)
 
     @property
     def best(self) -> str:
         """Name of the model with the largest evidence."""
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    @property
+    def ranking(self) -> list[str]:
+        """Names of the models, the largest evidence first."""
+        return sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
 
     def bayes_factor_error(self, name: str) -> float:
         """Standard error of a model's log Bayes factor against the best."""
@@ -71,7 +88,7 @@ class Comparison:
             "+-",
             "against it",
         )
-        ranked = sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
+        ranked = self.ranking
         rows = {}
         for name in ranked:
             rows[name] = (
@@ -101,6 +118,24 @@ class Comparison:
             return f"{jeffreys(factor)} (error unknown)"
         return jeffreys(factor) if abs(factor) > 2 * error else "undecided (error too large)"
 
+    def plot(self) -> Figure:
+        """Log Bayes factors and probabilities with their errors, the best model on top.
+
+        Where the models took the rows as they came, a panel below shows how the factors grew.
+
+        >>> from weighbridge.result import Trace
+        >>> def fake(z): return Evidence(z, 0.1, 100, "smc", Trace(), {}, np.zeros(1))
+        >>> figure = compare({"a": fake(-10.0), "b": fake(-13.0)}).plot()
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['a', 'b']
+        """
+        return plots.plot_comparison(
+            {n: (self.log_bayes_factors[n], self.bayes_factor_error(n)) for n in self.ranking},
+            {n: (self.probabilities[n], self.probability_errors[n]) for n in self.ranking},
+            decisive=JEFFREYS[-1][0],
+            traces={name: result.trace for name, result in self.results.items()},
+        )
+
     def to_json(self) -> str:
         """All of it as one line of JSON; unknown errors are null."""
 
@@ -126,16 +161,33 @@ class Comparison:
 
 
 def compare(
-    results: Mapping[str, Evidence], *, prior_odds: Mapping[str, float] | None = None, seed: int = 0
+    models: Mapping[str, Evidence] | Mapping[str, Model],
+    data: Any = None,
+    method: str | Method = "auto",
+    *,
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: bool | Reporter | None = None,
 ) -> Comparison:
-    r"""Weigh models against each other.
+    r"""Weigh models against each other, from their results or from the data.
 
     .. math:: P(m | y) = Z_m \pi_m / \sum_k Z_k \pi_k
 
     Args:
-        results: the evidence of each model, all on the same observations.
+        models: the evidence of each model, all on the same observations; or the models themselves,
+            which are then weighed on the data, in one pass.
+        data: for models: as ``wb.evidence`` takes it.
+        method: for models: a method object, or its name for the defaults.
         prior_odds: prior weight of each model; equal by default.
-        seed: for the draws that carry the errors over to the probabilities.
+        seed: the same seed gives the same numbers.
+        tolerance: for models: standard error (nats) of each log evidence to reach.
+        time_limit: for models: seconds after which no more islands are added, all models together.
+        progress: for models: True or False, or a reporter; by default a bar on a terminal.
+
+    Returns:
+        The comparison; its ``results`` holds the evidence of each model.
 
     >>> import numpy as np
     >>> from weighbridge.result import Trace
@@ -143,12 +195,74 @@ def compare(
     >>> table = compare({"a": fake(-10.0, 0.1), "b": fake(-13.0, 0.1)})
     >>> round(table.probabilities["a"], 4), round(table.log_bayes_factors["b"], 2)
     (0.9526, -3.0)
+
+    From models and data:
+
+    >>> import weighbridge as wb
+    >>> near, far = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
+    >>> data = wb.zoo.gaussian.simulate(50, mean=2.0, seed=1)
+    >>> table = compare({"near": near, "far": far}, data, "smc", tolerance=0.2)
+    >>> table.best, table.results["far"].std_error <= 0.2
+    ('near', True)
     """
-    if len(results) < 2:
-        raise MethodError("compare needs the results of two models or more.")
+    if not isinstance(models, Mapping):
+        raise MethodError(
+            "compare needs a mapping from names to results or models, as in "
+            f"compare({{'linear': ...}}), not {type(models).__name__}."
+        )
+    if len(models) < 2:
+        raise MethodError("compare needs two models or more, or their results.")
+    if any(isinstance(model, Model) for model in models.values()):
+        chosen, limits = resolve(method), Limits(tolerance, time_limit)
+        limits.check(chosen)
+        results = _weigh(models, data, chosen, seed, limits, progress)
+    else:
+        results = _check_results(models)
+        if data is not None or method != "auto" or tolerance is not None or time_limit is not None:
+            raise MethodError(
+                "data, method, tolerance and time_limit are for models; these are results. Leave "
+                "them out, or give the models instead."
+            )
+    return _compare_results(results, prior_odds, seed)
+
+
+def _weigh(
+    models: Mapping[str, Any],
+    data: Any,
+    method: Method,
+    seed: int,
+    limits: Limits,
+    progress: bool | Reporter | None,
+) -> dict[str, Evidence]:
+    for name, model in models.items():
+        if not isinstance(model, Model):
+            raise MethodError(
+                f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
+                "only models, or only results."
+            )
+    return weigh_together(
+        {name: Competitor(model, as_it_is) for name, model in models.items()},
+        open_common(models, data, method),
+        method,
+        seed=seed,
+        limits=limits,
+        reporter=choose_reporter(progress),
+    )
+
+
+def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
     for name, result in results.items():
         if not isinstance(result, Evidence):
-            raise MethodError(f"The result of {name!r} must be an Evidence, not {result!r}.")
+            raise MethodError(
+                f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "
+                "give wb.Models and data."
+            )
+    return cast(dict[str, Evidence], dict(results))
+
+
+def _compare_results(
+    results: dict[str, Evidence], prior_odds: Mapping[str, float] | None, seed: int
+) -> Comparison:
     sizes = {name: result.num_observations for name, result in results.items()}
     if len(set(sizes.values())) > 1:
         raise MethodError(
@@ -172,6 +286,7 @@ def compare(
         num_observations=next(iter(sizes.values())),
         rows_skipped=max(result.rows_skipped for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
+        results=results,
     )
 
 

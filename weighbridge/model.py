@@ -59,6 +59,9 @@ class Model:
             as the components of a mixture: ``{"weights": 0, "mu": 0}``.
         check_rows: ``f(values)`` on a block of observations as NumPy arrays; maps a reason
             to a mask of the rows that this model cannot have ("label outside 0..3").
+        on_host: whether ``total_log_likelihood`` is plain NumPy, called outside JAX with many
+            parameter sets at a time (a leading axis of every parameter; one value for each set),
+            or, if it cannot take many, with one. By default it is if JAX cannot trace it.
 
     >>> import numpyro.distributions as dist
     >>> model = Model(
@@ -81,6 +84,7 @@ class Model:
         total_log_likelihood: Callable[..., Any] | None = None,
         exchangeable: Mapping[str, int] | None = None,
         check_rows: Callable[[PyTree], Mapping[str, np.ndarray]] | None = None,
+        on_host: bool | None = None,
     ) -> None:
         if not isinstance(prior, Mapping) or not prior:
             raise ModelError(
@@ -96,9 +100,15 @@ class Model:
         function = log_likelihood if log_likelihood is not None else total_log_likelihood
         if not callable(function):
             raise ModelError("The log-likelihood must be a function, not " + repr(function) + ".")
+        if on_host and log_likelihood is not None:
+            raise ModelError(
+                "on_host=True is for a total_log_likelihood: the log-likelihood of one row is "
+                "always compiled, and must use jax.numpy."
+            )
         self.log_likelihood = log_likelihood
         self.total_log_likelihood = total_log_likelihood
         self.check_rows = check_rows
+        self.on_host = on_host
         self._entries = {str(name): _clean_entry(name, value) for name, value in prior.items()}
         self._layouts = tuple(
             (name, *_leaf_layout(entry))
@@ -212,7 +222,7 @@ class Model:
             raise ModelError(
                 "This method works row by row, and the model has only a total_log_likelihood. "
                 "Give log_likelihood=f(parameters, row) instead, or choose a method that uses "
-                "all the data at once."
+                'all the data at once, such as method="smc".'
             )
         return self.log_likelihood
 
@@ -244,12 +254,13 @@ class Model:
             self.log_likelihood,
             self.total_log_likelihood,
             self.check_rows,
+            self.on_host,
         )
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> Model:
         """Put a model together again."""
-        layouts, functions, sites, exchangeable, rows, total, check = static
+        layouts, functions, sites, exchangeable, rows, total, check, on_host = static
         model = object.__new__(cls)
         model._layouts = layouts
         model._entries = dict(functions)
@@ -259,6 +270,7 @@ class Model:
             model._entries[name] = jax.tree_util.tree_unflatten(structure, ordered)
         model.sites, model.exchangeable = sites, exchangeable
         model.log_likelihood, model.total_log_likelihood, model.check_rows = rows, total, check
+        model.on_host = on_host
         return model
 
     def fingerprint(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge import checkpoint
 from weighbridge.base import CheckpointError
 from weighbridge.data import as_values
-from weighbridge.estimators import SGAIS, resolve_sequential
+from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
 from weighbridge.run import RowPolicy, Session, Update, update_session
@@ -42,7 +42,7 @@ class Online:
     def __init__(
         self,
         model: Model,
-        method: str | SGAIS = "auto",
+        method: str | Method = "auto",
         seed: int = 0,
         *,
         on_bad_row: RowPolicy = "raise",
@@ -83,7 +83,7 @@ class Online:
         checkpoint.write(path, SCHEMA, arrays, metadata)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model, method: str | SGAIS = "auto") -> Online:
+    def load(cls, path: str | Path, model: Model, method: str | Method = "auto") -> Online:
         """Continue a saved run, bit for bit as if it had never stopped.
 
         Args:
@@ -104,7 +104,7 @@ class Online:
                 "it was saved with: Online.load(path, model, method)."
             )
         try:
-            online = cls(model, chosen, metadata["seed"], on_bad_row=metadata["on_bad_row"])
+            online = cls(model, method, metadata["seed"], on_bad_row=metadata["on_bad_row"])
             session = online._session
             session.run.restore(arrays, metadata["run"])
             session.checker.restore(metadata["checker"])
@@ -115,7 +115,7 @@ class Online:
         return online
 
 
-def _describe(method: SGAIS) -> str:
+def _describe(method: Any) -> str:
     """A hash of a method's settings; numbers enter by value, whatever array holds them."""
     fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
     leaves, structure = jax.tree_util.tree_flatten(fields)

@@ -1,27 +1,43 @@
-"""How far a long run has come: a bar on a terminal, a plain line per chunk elsewhere."""
+"""How far a long run has come: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+# Tempering says nothing for so many seconds, and prints no more than a line in so many.
+PATIENCE = 0.5
+BETWEEN_LINES = 1.0
+
 
 class Reporter(Protocol):
-    """Told about every chunk of a run."""
+    """Told about every chunk of a run over rows, or about every step of a tempered one."""
 
     def start(self, total: int | None) -> None:
-        """A run begins, of this many rows if that is known."""
+        """A run over rows begins, of this many if that is known."""
         ...
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
         """So many rows have been absorbed, by the model of this label if there are several."""
+        ...
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """All the data have come to this power; rounds of islands count from 1, if they do."""
         ...
 
     def close(self) -> None:
@@ -40,17 +56,28 @@ class Silent:
     ) -> None:
         """Say nothing."""
 
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Say nothing."""
+
     def close(self) -> None:
         """Say nothing."""
 
 
 class Lines:
-    """One plain line per chunk, for logs and pipes."""
+    """One plain line per chunk, or per second of tempering, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._total: int | None = None
         self._began = time.perf_counter()
+        self._next_line: float | None = None
 
     def start(self, total: int | None) -> None:
         """Remember the total."""
@@ -61,29 +88,128 @@ class Lines:
     ) -> None:
         """Print one line."""
         of_total = f" of {self._total:,}" if self._total else ""
-        print(
-            f"{label}{': ' if label else ''}{rows:,}{of_total} rows  "
-            f"log evidence {log_evidence:.2f}  "
-            f"annealing steps {annealing_steps:.0f}  {time.perf_counter() - self._began:.1f} s",
-            file=self._stream,
-            flush=True,
-        )
+        self._print(label, f"{rows:,}{of_total} rows", log_evidence, f"{annealing_steps:.0f}")
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Print one line, unless there was one just now."""
+        now = time.perf_counter()
+        if self._next_line is None:
+            self._began, self._next_line = now, now + PATIENCE
+        if steps and now >= self._next_line:
+            self._next_line = now + BETWEEN_LINES
+            self._print(_named(label, island_round), f"power {power:.3g}", log_evidence, str(steps))
 
     def close(self) -> None:
         """Nothing to tidy up."""
 
+    def _print(self, label: str, done: str, log_evidence: float, steps: str) -> None:
+        print(
+            f"{label}{': ' if label else ''}{done}  log evidence {log_evidence:.2f}  "
+            f"annealing steps {steps}  {time.perf_counter() - self._began:.1f} s",
+            file=self._stream,
+            flush=True,
+        )
+
+
+def _named(label: str, island_round: int) -> str:
+    """A model and its round of islands, as far as there are several."""
+    return ", ".join(filter(None, [label, f"round {island_round}" if island_round else ""]))
+
 
 class Bar:
-    """Rich progress bars, one per model: rows, log evidence, annealing steps, time left."""
+    """Rich progress bars, one per model: how far, log evidence, annealing steps, time."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._total: int | None = None
+        # What tempering has to say until it is shown; a timer shows it, also amid a compilation.
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._timer: threading.Timer | None = None
+        self._lock = threading.RLock()
 
     def start(self, total: int | None) -> None:
         """Show the bar; a run that starts again begins a new one."""
+        self.close()
+        self._total = total
+        self._show(has_end=total is not None)
+        nothing_yet = {"done": self._of_total(0), "log_evidence": "...", "steps": ""}
+        self._add("", total, nothing_yet)
+
+    def update(
+        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
+    ) -> None:
+        """Move the bar of this model."""
+        if self._bars is None:
+            return
+        fields: dict[str, Any] = {
+            "completed": rows,
+            "done": self._of_total(rows),
+            "log_evidence": f"{log_evidence:.2f}",
+            "steps": f"{annealing_steps:.0f} steps",
+        }
+        if label in self._tasks:
+            self._bars.update(self._tasks[label], **fields)
+            return
+        if "" in self._tasks:  # what stood for all models until the first had a name
+            self._bars.remove_task(self._tasks.pop(""))
+        self._add(label, self._total, fields)
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Move the bar of this model, which appears when the run has lasted for a while."""
+        fields: dict[str, Any] = {
+            "description": _named(label, island_round),
+            "completed": power,
+            "done": f"power {power:.3g}",
+            "log_evidence": f"{log_evidence:.2f}" if steps else "...",
+            "steps": f"{steps} steps" if steps else "",
+        }
+        with self._lock:
+            if self._bars is None:
+                self._waiting[label] = fields
+                if self._timer is None:
+                    self._timer = threading.Timer(PATIENCE, self._appear)
+                    self._timer.daemon = True
+                    self._timer.start()
+            elif label in self._tasks:
+                self._bars.update(self._tasks[label], **fields)
+            else:
+                self._add(label, 1.0, fields)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._bars is not None:
+                self._bars.stop()
+            self._bars, self._timer = None, None
+            self._tasks, self._waiting = {}, {}
+
+    def _appear(self) -> None:
+        with self._lock:
+            if self._timer is None:  # the run ended just now
+                return
+            self._show(has_end=False)
+            for label, fields in self._waiting.items():
+                self._add(label, 1.0, fields)
+
+    def _show(self, *, has_end: bool) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -94,55 +220,26 @@ class Bar:
             TimeRemainingColumn,
         )
 
-        self.close()
-        self._total = total
         # Short enough, all told, for a terminal of 80 columns.
         clock: list[ProgressColumn] = [TimeElapsedColumn()]
-        if total is not None:
+        if has_end:
             clock = [TimeRemainingColumn(compact=True), TextColumn("left")]
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=8),
-            TextColumn("{task.fields[rows]}"),
+            TextColumn("{task.fields[done]}"),
             TextColumn("log evidence {task.fields[log_evidence]}"),
             TextColumn("{task.fields[steps]}"),
             *clock,
             console=self._console or Console(stderr=True),
             transient=True,
         )
-        self._tasks = {}
-        self._add("")
         self._bars.start()
 
-    def update(
-        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
-    ) -> None:
-        """Move the bar of this model."""
-        if self._bars is None:
-            return
-        if label not in self._tasks:
-            if "" in self._tasks:  # what stood for all models until the first had a name
-                self._bars.remove_task(self._tasks.pop(""))
-            self._add(label)
-        self._bars.update(
-            self._tasks[label],
-            completed=rows,
-            rows=self._of_total(rows),
-            log_evidence=f"{log_evidence:.2f}",
-            steps=f"{annealing_steps:.0f} steps",
-        )
-
-    def close(self) -> None:
-        """Take the bars away."""
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
-
-    def _add(self, label: str) -> None:
+    def _add(self, label: str, total: float | None, fields: dict[str, Any]) -> None:
         assert self._bars is not None
-        self._tasks[label] = self._bars.add_task(
-            label, total=self._total, rows=self._of_total(0), log_evidence="...", steps=""
-        )
+        first = {"description": label, "total": total, **fields}
+        self._tasks[label] = self._bars.add_task(**first)
 
     def _of_total(self, rows: int) -> str:
         return f"{rows:,}{'' if self._total is None else f'/{self._total:,}'} rows"

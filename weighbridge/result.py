@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from weighbridge import checkpoint, export, plots
 from weighbridge.base import CheckpointError, MethodError, Status
+from weighbridge.prediction import Function, Prediction, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,8 @@ class Evidence:
         std_error: its standard error; NaN when it cannot be stated.
         num_observations: rows that were weighed, repeated rows counted.
         method: name of the estimator.
-        trace: the path, one entry per chunk or temperature.
+        trace: the path, one entry per chunk or temperature; of the first round of islands, if a
+            tolerance asked for several.
         samples: posterior draws by parameter name, the draw along the first axis.
         log_weights: their normalised log weights.
         diagnostics: what the estimator measured about itself.
@@ -106,6 +108,10 @@ class Evidence:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
 
         They are shuffled: an order by island would look like a chain that does not mix.
+
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), {"a": np.arange(2.0)}, np.zeros(2))
+        >>> sorted(posterior.resample(4)["a"].tolist())
+        [0.0, 0.0, 1.0, 1.0]
         """
         if num_samples < 1:
             raise MethodError(f"num_samples must be at least 1, not {num_samples}.")
@@ -117,19 +123,87 @@ class Evidence:
         return {name: draws[chosen] for name, draws in self.samples.items()}
 
     def summary(self, probability: float = 0.9) -> export.Table:
-        """Posterior mean, standard deviation and equal-tailed interval of every parameter.
+        """Posterior mean, standard deviation and intervals of every parameter.
+
+        Two intervals hold the probability: the equal-tailed one, between the quantiles that the
+        columns name, and the highest-density interval (HDI), the shortest there is.
 
         Args:
-            probability: mass inside the interval.
+            probability: mass inside the intervals.
+
+        >>> draws = {"a": np.array([0.0, 1.0, 2.0, 9.0])}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.log(np.full(4, 0.25)))
+        >>> print(posterior.summary(0.75))
+           mean     sd  12.5%  50%  87.5%  75% HDI low  75% HDI high
+        a     3  3.536      0    1      9            0             2
         """
         if not 0 < probability < 1:
             raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
-        weights = np.exp(self.log_weights)
-        return export.summarise(self.samples, weights / weights.sum(), probability)
+        return export.summarise(self.samples, self._weights(), probability)
+
+    def _weights(self) -> np.ndarray:
+        weights = np.exp(self.log_weights - np.max(self.log_weights))
+        return np.asarray(weights / weights.sum())
+
+    def predict(
+        self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0
+    ) -> Prediction:
+        r"""Draws from the posterior predictive distribution.
+
+        .. math:: p(y^* | x^*, y) = \int p(y^* | x^*, \theta) \, p(\theta | y) \, d\theta
+
+        Args:
+            function: ``function(parameters, row)``, or ``function(parameters)`` without inputs,
+                written with ``jax.numpy``. It returns a NumPyro distribution, from which one value
+                is drawn for each posterior draw and row, or plain numbers, taken as they are.
+            inputs: rows to predict, in any form that ``wb.evidence`` takes in memory.
+            num_draws: posterior draws.
+            seed: the same seed gives the same numbers.
+
+        >>> import numpyro.distributions as dist
+        >>> draws = {"w": np.array([1.0, 3.0])}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.log(np.full(2, 0.5)))
+        >>> line = posterior.predict(lambda p, x: p["w"] * x, [1.0, 10.0], num_draws=500)
+        >>> line.mean.tolist(), line.draws.shape
+        ([2.0, 20.0], (500, 2))
+        >>> noisy = posterior.predict(lambda p, x: dist.Normal(p["w"] * x, 1.0), [1.0, 10.0])
+        >>> low, high = noisy.interval(0.9)
+        >>> bool(low[1] < 20 < high[1])
+        True
+        """
+        if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
+            raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+        if not self.samples:
+            raise MethodError("This result holds no posterior draws to predict from.")
+        samples = self.resample(num_draws, seed=seed)
+        draws = predict(function, samples, inputs, seed=seed)
+        return Prediction(draws, None if inputs is None else draws.shape[1])
 
     def plot(self) -> Figure:
-        """The path: along the rows seen, or along the power of the likelihood."""
-        return plots.plot_paths({self.method: self.trace})
+        """The path: along the rows seen, or along the annealing steps.
+
+        >>> trace = Trace(power=np.array([0.1, 1.0]), log_evidence=np.array([-1.0, -9.0]),
+        ...               ess=np.array([32.0, 40.0]))
+        >>> figure = Evidence(-9.0, 0.1, 9, "smc", trace, {}, np.zeros(1)).plot()
+        >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
+        ['log', 'power', 'ESS']
+        """
+        return plots.plot_paths({str(self).splitlines()[0]: self.trace})
+
+    def plot_posterior(self, names: Sequence[str] | None = None) -> Figure:
+        """Marginals and pairs of the parameters, up to eight scalar entries of them.
+
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all, or every
+                parameter's first entries where there are more than eight.
+
+        >>> draws = {"w": np.random.default_rng(0).normal(size=(50, 9))}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.zeros(50))
+        >>> len(posterior.plot_posterior(["w[0]", "w[8]"]).axes)
+        3
+        """
+        title = str(self).splitlines()[0]
+        return plots.plot_posterior(self.samples, self._weights(), names, title=title)
 
     def to_arviz(self, *, num_samples: int = 1000, seed: int = 0) -> Any:
         """Equally weighted draws as an ArviZ data tree (extra ``arviz``)."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -12,14 +11,25 @@ from typing import Any, Literal
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree, Status
-from weighbridge.data import RowChecker, as_values, join, num_rows, rechunk, split
-from weighbridge.estimators import SGAIS, Method, SGAISRun, Tempering, resolve
+from weighbridge.data import RowChecker, join, num_rows, rechunk, split
+from weighbridge.estimators import (
+    SGAIS,
+    Method,
+    SequentialMethod,
+    SequentialRun,
+    SequentialSGMCMC,
+    Tempering,
+    resolve,
+)
+from weighbridge.estimators.anneal import Report
 from weighbridge.model import Model, check_row_function, split_weight
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence
+from weighbridge.rounds import Limits, run_rounds
 from weighbridge.sources import Source, open_source
 
 RowPolicy = Literal["raise", "skip"]
+OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
 
 
 @dataclass(frozen=True)
@@ -107,11 +117,16 @@ class Session(Admission):
     """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
 
     def __init__(
-        self, model: Model, method: SGAIS, seed: int, on_bad_row: RowPolicy, first_island: int = 0
+        self,
+        model: Model,
+        method: SequentialMethod,
+        seed: int,
+        on_bad_row: RowPolicy,
+        first_island: int = 0,
     ) -> None:
         super().__init__(model, on_bad_row)
         self.method = method
-        self.run: SGAISRun = method.start(model, seed=seed, first_island=first_island)
+        self.run: SequentialRun = method.start(model, seed=seed, first_island=first_island)
         self.elapsed = 0.0
 
     def absorb(self, values: PyTree) -> None:
@@ -200,53 +215,31 @@ def evidence(
     True
     """
     chosen = resolve(method)
-    _check_limits(chosen, tolerance, time_limit)
+    limits = Limits(tolerance, time_limit)
+    limits.check(chosen)
     _require_model(model)
-    reporter = choose_reporter(progress)
     began = time.perf_counter()
-    one_round, repeatable = _rounds(model, data, chosen, seed, on_bad_row, reporter)
-    results: list[Evidence] = []
-    try:
-        while True:
-            results.append(one_round(len(results) * chosen.num_islands))
-            merged = _merge(results, chosen, time.perf_counter() - began)
-            if tolerance is None or merged.std_error <= tolerance:
-                return merged
-            out_of_time = time_limit is not None and time.perf_counter() - began >= time_limit
-            if out_of_time or not repeatable or _is_hopeless(results, tolerance):
-                return replace(merged, flags=(*merged.flags, Status.TOLERANCE_NOT_REACHED))
-    finally:
-        reporter.close()
+    results = weigh_together(
+        {"": Competitor(model, as_it_is)},
+        open_common({"": model}, data, chosen),
+        chosen,
+        seed=seed,
+        limits=limits,
+        on_bad_row=on_bad_row,
+        reporter=choose_reporter(progress),
+    )
+    return replace(results[""], elapsed=time.perf_counter() - began)
 
 
-def _rounds(
-    model: Model,
-    data: Any,
-    method: Method,
-    seed: int,
-    on_bad_row: RowPolicy,
-    reporter: Reporter,
-) -> tuple[Callable[[int], Evidence], bool]:
-    """A function that runs one round of islands from a first one, and whether it can run again."""
-    if data is None and model.log_likelihood is not None:
-        raise DataError(f"{method.name} weighs rows: give it data.")
-    if isinstance(method, Tempering):
-        held = Held(model, on_bad_row)
-        if model.log_likelihood is None:
-            held.add(None if data is None else as_values(data))
-        else:
-            for block in open_source(data).blocks():
-                held.add(block)
-        return partial(held.estimate, method, seed), True
-    source = open_source(data)
-    if source.in_memory and source.num_rows:
-        # Rows that are in memory anyway can all be reached: no reservoir is needed.
-        method = replace(method, reservoir=max(method.reservoir, source.num_rows))
-
-    def stream(first_island: int) -> Evidence:
-        return _one_pass(model, source, method, seed, reporter, on_bad_row, first_island)
-
-    return stream, source.reopenable
+def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Source:
+    """Data that every one of the models can be weighed on; none for models that have their own."""
+    for model in models.values():
+        _require_model(model)
+        if isinstance(method, SequentialMethod):
+            model.require_rows()
+        if data is None and model.log_likelihood is not None:
+            raise DataError(f"{method.name} weighs rows: give it data.")
+    return Source(lambda: iter(())) if data is None else open_source(data)
 
 
 class Held(Admission):
@@ -263,7 +256,9 @@ class Held(Admission):
         if values is not None and num_rows(values):
             self.blocks.append(values)
 
-    def estimate(self, method: Tempering, seed: int, first_island: int = 0) -> Evidence:
+    def estimate(
+        self, method: Tempering, seed: int, first_island: int = 0, report: Report | None = None
+    ) -> Evidence:
         """The evidence of what is held, by islands from the first one on."""
         values: PyTree = join(self.blocks) if self.blocks else None
         weight = None
@@ -271,7 +266,9 @@ class Held(Admission):
             if values is None:
                 raise DataError(nothing_to_weigh(self.checker.rows_skipped))
             values, weight = split_weight(values, bool(self.weight_counts_rows))
-        result = method.estimate(self.model, values, weight, seed=seed, first_island=first_island)
+        result = method.estimate(
+            self.model, values, weight, seed=seed, first_island=first_island, report=report
+        )
         return replace(result, diagnostics={**result.diagnostics, **self.noticed()})
 
 
@@ -283,107 +280,117 @@ class Competitor:
     view: Callable[[PyTree], PyTree]
 
 
+def as_it_is(values: PyTree) -> PyTree:
+    """The view of a model that takes the data as they are."""
+    return values
+
+
 def weigh_together(
     competitors: Mapping[str, Competitor],
-    blocks: Iterable[PyTree],
+    source: Source,
     method: Method,
     *,
     seed: int = 0,
+    limits: Limits | None = None,
     on_bad_row: RowPolicy = "raise",
     reporter: Reporter,
-    total: int | None = None,
 ) -> dict[str, Evidence]:
-    """The evidence of several models in one pass over data that may be read only once."""
-    if isinstance(method, Tempering):
-        holders = {name: Held(c.model, on_bad_row) for name, c in competitors.items()}
-        for block in blocks:
-            for name, held in holders.items():
-                held.add(competitors[name].view(block))
-        return {name: held.estimate(method, seed) for name, held in holders.items()}
-    sessions = {
-        name: Session(competitor.model, method, seed, on_bad_row)
-        for name, competitor in competitors.items()
-    }
-    reporter.start(total)
+    """The evidence of several models in one pass over data that may be read only once.
+
+    With a tolerance, those whose error is still too large run more islands; for methods that take
+    rows as they come that is another pass, if the data can be read again.
+    """
+    limits = limits or Limits()
+    names = list(competitors)
     try:
-        for block in rechunk(blocks, method.chunk_size):
-            # Every model checks the rows before the first takes them in.
-            admitted = {
-                name: session.admit(competitors[name].view(block))
-                for name, session in sessions.items()
-            }
-            for name, session in sessions.items():
-                if num_rows(admitted[name]):
-                    session.absorb(admitted[name])
-                    _report(reporter, session, name if len(sessions) > 1 else "")
-        return {name: session.result() for name, session in sessions.items()}
+        if isinstance(method, Tempering):
+            numbered = limits.tolerance is not None
+            one_round = _held_rounds(
+                competitors, source, method, seed, on_bad_row, reporter, numbered
+            )
+            return run_rounds(one_round, names, method, limits, repeatable=True)
+        if isinstance(method, SGAIS | SequentialSGMCMC) and source.in_memory and source.num_rows:
+            # Rows that are in memory anyway can all be reached: no reservoir is needed.
+            method = replace(method, reservoir=max(method.reservoir, source.num_rows))
+        one_round = _streamed_rounds(competitors, source, method, seed, on_bad_row, reporter)
+        return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
         reporter.close()
+
+
+def _held_rounds(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: Tempering,
+    seed: int,
+    on_bad_row: RowPolicy,
+    reporter: Reporter,
+    numbered: bool,
+) -> OneRound:
+    """Hold all the data, and give a function that runs one round of islands on them."""
+    holders = {name: Held(c.model, on_bad_row) for name, c in competitors.items()}
+    for block in source.blocks():
+        for name, held in holders.items():
+            held.add(competitors[name].view(block))
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        number = first_island // method.num_islands + 1 if numbered else 0
+        results = {}
+        for name in names:
+            label = name if len(competitors) > 1 else ""
+            report = partial(reporter.temper, label=label, island_round=number)
+            results[name] = holders[name].estimate(method, seed, first_island, report)
+        return results
+
+    return one_round
+
+
+def _streamed_rounds(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: SequentialMethod,
+    seed: int,
+    on_bad_row: RowPolicy,
+    reporter: Reporter,
+) -> OneRound:
+    """A function that runs one round of islands in one pass over the data."""
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        sessions = {
+            name: Session(competitors[name].model, method, seed, on_bad_row, first_island)
+            for name in names
+        }
+        reporter.start(source.num_rows)
+        views = {name: competitors[name].view for name in names}
+        for chunks in _admitted_chunks(sessions, views, source.blocks(), method.chunk_size):
+            for name, session in sessions.items():
+                if num_rows(chunks[name]):
+                    session.absorb(chunks[name])
+                    _report(reporter, session, name if len(competitors) > 1 else "")
+        return {name: session.result() for name, session in sessions.items()}
+
+    return one_round
+
+
+def _admitted_chunks(
+    sessions: Mapping[str, Session],
+    views: Mapping[str, Callable[[PyTree], PyTree]],
+    blocks: Iterable[PyTree],
+    chunk_size: int,
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks as each model sees them; every model checks the rows before the first takes them."""
+    if len(sessions) == 1:
+        ((name, session),) = sessions.items()
+        # Checked before they are cut, so that rows which are skipped leave no short chunks.
+        admitted = (session.admit(views[name](block)) for block in blocks)
+        for chunk in rechunk(admitted, chunk_size):
+            yield {name: chunk}
+        return
+    for block in rechunk(blocks, chunk_size):
+        yield {name: session.admit(views[name](block)) for name, session in sessions.items()}
 
 
 def _report(reporter: Reporter, session: Session, label: str = "") -> None:
     if session.run.path:
         _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
-        reporter.update(session.run.rows.num_seen, log_evidence, annealing_steps, label)
-
-
-def _one_pass(
-    model: Model,
-    source: Source,
-    method: SGAIS,
-    seed: int,
-    reporter: Reporter,
-    on_bad_row: RowPolicy,
-    first_island: int,
-) -> Evidence:
-    session = Session(model, method, seed, on_bad_row, first_island)
-    reporter.start(source.num_rows)
-    for chunk in rechunk(map(session.admit, source.blocks()), method.chunk_size):
-        session.absorb(chunk)
-        _report(reporter, session)
-    return session.result()
-
-
-def _merge(results: list[Evidence], method: Method, elapsed: float) -> Evidence:
-    """Several rounds of islands as one result; the path shown is the first round's."""
-    if len(results) == 1:
-        return replace(results[0], elapsed=elapsed)
-    islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in results])
-    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
-    bias = float(np.mean(biases))
-    combined = method.combine(islands)
-    # Each round's own error, and the spread over the islands of all rounds: the larger counts.
-    within = np.mean([r.std_error**2 - b**2 for r, b in zip(results, biases)])
-    variance = max(within / len(results), combined.std_error**2)
-    log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
-    log_weights = log_weights - log_weights.max()
-    first = results[0]
-    return replace(
-        first,
-        log_evidence=combined.log_evidence,
-        std_error=math.hypot(math.sqrt(variance), bias),
-        samples={n: np.concatenate([r.samples[n] for r in results]) for n in first.samples},
-        log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
-        diagnostics={**first.diagnostics, "island_log_evidence": islands, "heating_bias": bias},
-        flags=tuple(dict.fromkeys(flag for r in results for flag in r.flags)),
-        elapsed=elapsed,
-    )
-
-
-def _is_hopeless(results: list[Evidence], tolerance: float) -> bool:
-    """Whether no error can be stated, or a bias that more islands do not shrink is too large."""
-    if any(math.isnan(result.std_error) for result in results):
-        return True
-    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
-    return bool(abs(np.mean(biases)) > tolerance)
-
-
-def _check_limits(method: Method, tolerance: float | None, time_limit: float | None) -> None:
-    for name, value in (("tolerance", tolerance), ("time_limit", time_limit)):
-        if value is not None and not value > 0:
-            raise MethodError(f"{name} must be positive, not {value!r}.")
-    if tolerance is not None and (method.num_islands < 4 or not method.states_error):
-        raise MethodError(
-            "A tolerance needs a method that states its error: SGAIS with four or more islands, "
-            "and not SGAIS.published()."
-        )
+        reporter.update(session.run.num_rows, log_evidence, annealing_steps, label)

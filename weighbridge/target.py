@@ -7,9 +7,10 @@ temperature, the mini-batch) is a leaf of the pytree, so that changing it never 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, Self, cast
+from typing import Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,11 @@ from weighbridge.model import Model, Parameters
 
 # Rows are summed in blocks of this many, so that memory stays flat in the data size.
 BLOCK_ROWS = 4096
+# Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
+# last block that is not full, and a block of a thousand particles stays in the cache.
+SPAN_BLOCK = 32
+
+Carry = TypeVar("Carry")
 
 
 class Term(Protocol):
@@ -82,6 +88,80 @@ class Rows(_ExactTerm):
 def _weighted_sum(model: Model, parameters: Parameters, rows: Rows) -> Array:
     log_likelihoods = model.row_log_likelihoods(parameters, rows.values)
     return jnp.sum(jnp.where(rows.weight > 0, rows.weight * log_likelihoods, 0.0))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["rows", "start", "stop"], meta_fields=[])
+@dataclass(frozen=True)
+class Span(_ExactTerm):
+    r"""The exact log-likelihood of some consecutive rows of a store, however many they are.
+
+    .. math:: \sum_{start \le k < stop} w_k \log p(y_k | \theta)
+
+    Both ends are numbers of the pytree: a stream may grow within its store, and a chunk may have
+    any size, without a new trace. The cost is that of the rows from start to stop, to whole blocks.
+    The gradient is summed along with the value, so memory is flat too; there is no second
+    derivative.
+
+    Args:
+        rows: the store, a multiple of ``SPAN_BLOCK`` rows; those that are not yet in use must be
+            valid for the model.
+        start: the first row.
+        stop: the row after the last.
+
+    >>> import numpyro.distributions as dist
+    >>> model = Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
+    >>> store = Rows(np.arange(64.0), np.ones(64))
+    >>> float(Span(store, 1, 4)(model, {"mu": jnp.ones(())}))
+    -2.5
+    """
+
+    rows: Rows
+    start: Array | np.ndarray | int
+    stop: Array | np.ndarray | int
+
+    def __call__(self, model: Model, parameters: Parameters) -> Array:
+        """Sum over the rows, block by block."""
+        return _span_sum(model, parameters, self)
+
+    def over_blocks(self, add: Callable[[Rows, Carry], Carry], carry: Carry) -> Carry:
+        """Go through the blocks that hold the rows; in each the others have weight 0."""
+
+        def body(block: Array, carry: Carry) -> Carry:
+            first = block * SPAN_BLOCK
+            rows = jax.tree_util.tree_map(
+                lambda leaf: jax.lax.dynamic_slice_in_dim(jnp.asarray(leaf), first, SPAN_BLOCK),
+                self.rows,
+            )
+            index = first + jnp.arange(SPAN_BLOCK)
+            inside = (index >= self.start) & (index < self.stop)
+            return add(Rows(rows.values, jnp.where(inside, rows.weight, 0.0)), carry)
+
+        begin, end = self.start // SPAN_BLOCK, -(-self.stop // SPAN_BLOCK)
+        return cast(Carry, jax.lax.fori_loop(begin, end, body, carry))
+
+
+@jax.custom_vjp
+def _span_sum(model: Model, parameters: Parameters, span: Span) -> Array:
+    return span.over_blocks(
+        lambda rows, total: total + _weighted_sum(model, parameters, rows), jnp.zeros(())
+    )
+
+
+def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Array, Parameters]:
+    # A loop of unknown length cannot be differentiated backwards: the gradient comes along.
+    def add(rows: Rows, carry: tuple[Array, Parameters]) -> tuple[Array, Parameters]:
+        found = jax.value_and_grad(_weighted_sum, argnums=1)(model, parameters, rows)
+        return cast(tuple[Array, Parameters], jax.tree_util.tree_map(jnp.add, carry, found))
+
+    zero = (jnp.zeros(()), jax.tree_util.tree_map(jnp.zeros_like, parameters))
+    return span.over_blocks(add, zero)
+
+
+def _span_backward(gradient: Parameters, cotangent: Array) -> tuple[None, Parameters, None]:
+    return None, {name: cotangent * slope for name, slope in gradient.items()}, None
+
+
+_span_sum.defvjp(_span_forward, _span_backward)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=[])

@@ -1,20 +1,35 @@
 """Evidence estimators: the annealing core, and the methods on it."""
 
+from weighbridge.estimators.bounds import Bounds, Verdict
+from weighbridge.estimators.ibis import IBIS, IBISRun
 from weighbridge.estimators.methods import Method, resolve, resolve_sequential
-from weighbridge.estimators.moves import AdaptiveHMC
+from weighbridge.estimators.moves import AdaptiveHMC, Repeat
+from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
+from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC, SequentialSGMCMCRun
 from weighbridge.estimators.sgais import SGAIS, SGAISRun
 from weighbridge.estimators.tempering import AIS, SMC, PriorSampling, Tempering, Thermodynamic
+from weighbridge.estimators.walks import AdaptiveWalk
 
 __all__ = [
     "AIS",
+    "IBIS",
     "SGAIS",
     "SMC",
     "AdaptiveHMC",
+    "AdaptiveWalk",
+    "Bounds",
+    "IBISRun",
     "Method",
     "PriorSampling",
+    "Repeat",
     "SGAISRun",
+    "SequentialMethod",
+    "SequentialRun",
+    "SequentialSGMCMC",
+    "SequentialSGMCMCRun",
     "Tempering",
     "Thermodynamic",
+    "Verdict",
     "resolve",
     "resolve_sequential",
 ]

@@ -8,10 +8,10 @@ estimates are independent, and a schedule chosen from all particles is a better 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,8 @@ SEARCH_STEPS = 48
 DIVERGENCE = 1000.0
 # Names the stream of random numbers that steps draw their keys from.
 STEP_STREAM = 2
+# Told the power reached, the log evidence so far and the number of steps.
+Report = Callable[[float, float, int], None]
 
 
 class Cloud(NamedTuple):
@@ -46,22 +48,27 @@ class Cloud(NamedTuple):
     origin: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["model", "past", "chunk"], meta_fields=[])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["model", "past", "chunk", "common"],
+    meta_fields=[],
+)
 @dataclass(frozen=True)
 class Path:
     """Densities from prior times past to prior times past times chunk.
 
-    What is past has the island as its first axis (each island has mini-batches of its own);
-    model and chunk are common to all.
+    What is past has the island as its first axis (each island has mini-batches of its own),
+    unless it is common to all; model and chunk are.
     """
 
     model: Model
     past: tuple[Term, ...]
     chunk: Term
+    common: tuple[Term, ...] = ()
 
     def target(self, power: Array) -> Target:
         """The density at a power of the chunk's likelihood."""
-        return Target(self.model, (*self.past, Tempered(self.chunk, power)))
+        return Target(self.model, (*self.past, *self.common, Tempered(self.chunk, power)))
 
     def chunk_log_likelihood(self, position: Array) -> Array:
         """What the weights grow by when the power goes from 0 to 1."""
@@ -69,11 +76,17 @@ class Path:
 
 
 # Where the island axis of a path lies, for jax.vmap.
-PATH_AXES = Path(model=None, past=0, chunk=None)  # type: ignore[arg-type]
+PATH_AXES = Path(model=None, past=0, chunk=None, common=None)  # type: ignore[arg-type]
 
 
+@runtime_checkable
 class Mover(Protocol):
-    """How particles are moved at one power; a pytree that carries its own tuning."""
+    """How particles are moved at one power; a pytree that carries its own tuning.
+
+    A mover whose moves all have an accept test says so by a class attribute ``adjusted``: they
+    need no check for runaways. One that can keep every state of its chains, for waste-free
+    resampling, has a method ``chain`` too (see ``adaptive.Adaptive``).
+    """
 
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
         """New positions of all islands, info averaged over particles, and the mover tuned."""
@@ -222,15 +235,25 @@ def _reweight(
 
 
 def _resample(
-    key: Array, cloud: Cloud, resample_below: Array | float, resampling: str
-) -> tuple[Cloud, Array]:
-    """Resample one island if its weights have degenerated; all weights become their mean."""
+    key: Array, cloud: Cloud, resample_below: Array | float, resampling: str, chain_length: int
+) -> tuple[Cloud, Array, Array]:
+    """Resample one island if its weights have degenerated; all weights become their mean.
+
+    With chains only one of ``chain_length`` is kept. Returns the cloud, which particles it is
+    made of, and whether it was resampled.
+    """
     num_particles = cloud.log_weight.shape[0]
     resample = effective_sample_size(cloud.log_weight) < resample_below * num_particles
     drawn = require_resampling(resampling)(key, cloud.log_weight)
     chosen = jnp.where(resample, drawn, jnp.arange(num_particles))
     log_weight = jnp.where(resample, log_mean_exp(cloud.log_weight), cloud.log_weight)
-    return Cloud(cloud.position[chosen], log_weight, cloud.origin[chosen]), resample
+    if chain_length > 1:
+        # Every so many of them from a random one on: of a systematic draw again a systematic draw.
+        first = jnp.floor(chain_length * jax.random.uniform(jax.random.fold_in(key, 1))).astype(int)
+        chosen, log_weight = (
+            leaf.reshape(-1, chain_length)[:, first] for leaf in (chosen, log_weight)
+        )
+    return Cloud(cloud.position[chosen], log_weight, cloud.origin[chosen]), chosen, resample
 
 
 def moments(log_likelihood: Array, log_weight: Array) -> tuple[Array, Array]:
@@ -242,19 +265,34 @@ def moments(log_likelihood: Array, log_weight: Array) -> tuple[Array, Array]:
     return mean, jnp.sum(share * (values - mean) ** 2)
 
 
-@partial(jax.jit, static_argnames="resampling")
-def anneal_step(
-    key_data: Array,
+class Weighed(NamedTuple):
+    """A step before its moves.
+
+    Attributes:
+        cloud: the particles to move.
+        chosen: which of the particles before they are.
+        population: all particles, with their new weights.
+        power: the one that the moves are for.
+        info: what is known before them.
+    """
+
+    cloud: Cloud
+    chosen: Array
+    population: Cloud
+    power: Array
+    info: StepInfo
+
+
+def weigh(
+    keys: Array,
     cloud: Cloud,
+    raw: Array,
     power: Array,
-    path: Path,
-    mover: Any,
     settings: Settings,
     resampling: str,
-) -> tuple[Cloud, Array, Any, StepInfo]:
-    """One annealing step of all islands; ``key_data`` has two keys for each."""
-    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    raw = chunk_log_likelihoods(path, cloud.position)
+    chain_length: int,
+) -> Weighed:
+    """Choose the next power, reweight and maybe resample; ``raw`` are the log-likelihoods."""
     log_likelihood = jnp.where(jnp.isnan(raw), -jnp.inf, raw)
     mean, variance = jax.vmap(moments)(log_likelihood, cloud.log_weight)
     log_weight, increment, following, ess, lowered = _reweight(
@@ -263,14 +301,13 @@ def anneal_step(
     reweighted = cloud._replace(log_weight=log_weight)
     before = jax.vmap(log_mean_exp)(cloud.log_weight)
     log_evidence = jax.vmap(log_mean_exp)(log_weight)
-    resample = partial(_resample, resample_below=settings.resample_below, resampling=resampling)
-    resampled, was_resampled = jax.vmap(resample)(keys[:, 0], reweighted)
-    moved, moves, mover = mover.move(keys[:, 1], resampled, path, following)
-
-    usable = jnp.isfinite(resampled.log_weight)
-    diverged = usable & ~stable_moves(path, following, resampled.position, moved)
-    kept = (usable & ~diverged)[..., None]
-    position = jnp.where(kept, moved, resampled.position)
+    resample = partial(
+        _resample,
+        resample_below=settings.resample_below,
+        resampling=resampling,
+        chain_length=chain_length,
+    )
+    resampled, chosen, was_resampled = jax.vmap(resample)(keys, reweighted)
     alive = jnp.isfinite(cloud.log_weight)
     info = StepInfo(
         increment=increment,
@@ -283,12 +320,61 @@ def anneal_step(
         variance=variance,
         num_infinite=jnp.sum(alive & ~jnp.isfinite(log_likelihood), axis=1),
         num_undefined=jnp.sum(alive & jnp.isnan(raw), axis=1),
-        num_diverged=jnp.sum(diverged, axis=1),
+        num_diverged=jnp.zeros(cloud.log_weight.shape[0], int),
         dropped=lowered,
         resampled=was_resampled,
-        moves=moves,
+        moves=None,
     )
-    return resampled._replace(position=position), following, mover, info
+    return Weighed(resampled, chosen, reweighted, following, info)
+
+
+def stretched(cloud: Cloud, chain_length: int) -> Cloud:
+    """Every particle as often as its chain has states."""
+    if chain_length == 1:
+        return cloud
+    return Cloud(*(jnp.repeat(leaf, chain_length, axis=1) for leaf in cloud))
+
+
+def settle(start: Cloud, moved: Array, stable: Array | None) -> tuple[Cloud, Array, Array]:
+    """Take the moves of particles that have weight, and undo those that ran away.
+
+    Returns the particles, which of them have moved, and how many were undone in each island.
+    """
+    usable = jnp.isfinite(start.log_weight)
+    diverged = jnp.zeros_like(usable) if stable is None else usable & ~stable
+    kept = usable & ~diverged
+    position = jnp.where(kept[..., None], moved, start.position)
+    return start._replace(position=position), kept, jnp.sum(diverged, axis=1)
+
+
+@partial(jax.jit, static_argnames=("resampling", "chain_length"))
+def anneal_step(
+    key_data: Array,
+    cloud: Cloud,
+    power: Array,
+    path: Path,
+    mover: Any,
+    settings: Settings,
+    resampling: str,
+    chain_length: int = 1,
+) -> tuple[Cloud, Array, Any, StepInfo]:
+    """One annealing step of all islands; ``key_data`` has two keys for each."""
+    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    raw = chunk_log_likelihoods(path, cloud.position)
+    weighed = weigh(keys[:, 0], cloud, raw, power, settings, resampling, chain_length)
+    start, following = weighed.cloud, weighed.power
+    if chain_length == 1:
+        moved, moves, mover = mover.move(keys[:, 1], start, path, following)
+    else:
+        moved, moves, mover = mover.chain(
+            keys[:, 1], start, path, following, weighed.population, chain_length
+        )
+        start = stretched(start, chain_length)
+    adjusted = getattr(mover, "adjusted", False)
+    stable = None if adjusted else stable_moves(path, following, start.position, moved)
+    cloud, _, num_diverged = settle(start, moved, stable)
+    info = weighed.info._replace(num_diverged=num_diverged, moves=moves)
+    return cloud, following, mover, info
 
 
 def chunk_log_likelihoods(path: Path, position: Array) -> Array:
@@ -343,14 +429,18 @@ def anneal(
     islands: np.ndarray,
     cloud: Cloud,
     path_at: Callable[[int], Path],
-    mover: Mover,
+    mover: Mover | Sequence[Mover],
     settings: Settings,
     *,
     schedule: np.ndarray | None = None,
+    start: float = 0.0,
     resampling: str = "systematic",
+    chain_length: int = 1,
     max_steps: int = 2000,
+    take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
+    report: Report | None = None,
 ) -> Annealed:
-    """Take the particles along a path, from power 0 to power 1.
+    """Take the particles along a path, from power 0 to power 1, or as a schedule says.
 
     Args:
         seed: of the whole run; the keys of a step follow from seed, stage, step and islands.
@@ -358,33 +448,45 @@ def anneal(
         islands: numbers of the islands.
         cloud: particles of all islands.
         path_at: the path for a step; a new one each time, for it may carry new mini-batches.
-        mover: how the particles move.
+        mover: how the particles move; or one mover for each power of the schedule.
         settings: see ``Settings``.
-        schedule: powers to go through (the last is 1), instead of choosing them by the ESS.
+        schedule: powers to go through, up or down, instead of choosing them by the ESS.
+        start: power that the particles are at.
         resampling: name of the scheme.
+        chain_length: more than 1 resamples one of so many particles and keeps every state of the
+            chains that start there (waste-free: Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148).
         max_steps: after this many the rest is taken at once, and the result says so.
+        take_step: ``anneal_step``, or what does the same where the likelihood is on the host.
+        report: called before the first step and after every one.
     """
     # As arrays from the start: what comes back tuned is one, and must not be traced again.
     mover = jax.tree_util.tree_map(np.asarray, mover)
-    powers = [0.0]
+    powers = [start]
     steps: list[StepInfo] = []
     stalled = False
-    while powers[-1] < 1.0:
+    if report is not None:
+        report(start, 0.0, 0)
+    while powers[-1] < 1.0 if schedule is None else len(steps) < len(schedule):
         step = len(steps)
         if schedule is not None:
             following = float(schedule[step])
         else:
             stalled = step >= max_steps - 1
             following = 1.0 if stalled else float("nan")
-        cloud, power, mover, info = anneal_step(
+        cloud, power, tuned, info = take_step(
             step_keys(seed, stage, step, islands),
             cloud,
             powers[-1],
             path_at(step),
-            mover,
+            mover[step] if isinstance(mover, Sequence) else mover,
             settings._replace(next_power=following),
             resampling=resampling,
+            chain_length=chain_length,
         )
+        mover = mover if isinstance(mover, Sequence) else tuned
         powers.append(float(power))
         steps.append(jax.tree_util.tree_map(np.asarray, info))
+        if report is not None:
+            so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(islands))
+            report(powers[-1], float(so_far), len(steps))
     return Annealed(cloud, mover, steps, powers, stalled)

@@ -6,10 +6,13 @@ import difflib
 from collections.abc import Callable
 
 from weighbridge.base import MethodError
+from weighbridge.estimators.ibis import IBIS
+from weighbridge.estimators.sequential import SequentialMethod
+from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais import SGAIS
 from weighbridge.estimators.tempering import AIS, SMC, PriorSampling, Tempering, Thermodynamic
 
-Method = SGAIS | Tempering
+Method = SGAIS | IBIS | SequentialSGMCMC | Tempering
 
 METHODS: dict[str, Callable[[], Method]] = {
     "auto": SGAIS,
@@ -17,8 +20,10 @@ METHODS: dict[str, Callable[[], Method]] = {
     "published": SGAIS.published,
     "smc": SMC,
     "ais": AIS,
+    "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "sequential_sgmcmc": SequentialSGMCMC,
 }
 
 
@@ -39,12 +44,12 @@ def resolve(method: str | Method) -> Method:
     return METHODS[method]()
 
 
-def resolve_sequential(method: str | Method) -> SGAIS:
+def resolve_sequential(method: str | Method) -> SequentialMethod:
     """A method that takes rows as they come, or an error for one that needs them all."""
     chosen = resolve(method)
-    if not isinstance(chosen, SGAIS):
+    if not isinstance(chosen, SequentialMethod):
         raise MethodError(
             f"The method {chosen.name!r} needs all the data at once and cannot run on a stream. "
-            "Use wb.evidence for it, or SGAIS here."
+            "Use wb.evidence for it, or SGAIS or IBIS here."
         )
     return chosen

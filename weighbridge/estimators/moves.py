@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, Kernel
+from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
 from weighbridge.estimators.anneal import PATH_AXES, Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC
 from weighbridge.target import Target
@@ -93,22 +94,16 @@ class Repeat:
         return moved, average(info, stable & jnp.isfinite(cloud.log_weight)), self
 
 
-class AdaptiveInfo(NamedTuple):
-    """How the moves went at one power.
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])
+@dataclass(frozen=True)
+class Stay:
+    """No move at all."""
 
-    Attributes:
-        acceptance: mean acceptance probability.
-        step_size: in units of the particles' own spread.
-        num_moves: how many were made.
-        correlation: with where the particles started; see ``remembered``.
-        divergent: share of divergent trajectories.
-    """
+    adjusted: ClassVar[bool] = True
 
-    acceptance: Array
-    step_size: Array
-    num_moves: Array
-    correlation: Array
-    divergent: Array
+    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+        """Every particle stays where it is."""
+        return cloud.position, (), self
 
 
 @partial(
@@ -120,11 +115,13 @@ class AdaptiveInfo(NamedTuple):
         "target_acceptance",
         "max_moves",
         "decorrelated",
+        "max_leapfrog",
+        "spread",
     ],
     meta_fields=["dense"],
 )
 @dataclass(frozen=True)
-class AdaptiveHMC:
+class AdaptiveHMC(Adaptive):
     r"""HMC that takes its metric from the particles and moves until they have forgotten.
 
     The metric of an island is the covariance of particles of other islands, shrunk towards its
@@ -142,6 +139,10 @@ class AdaptiveHMC:
         target_acceptance: acceptance that the step size is tuned to.
         max_moves: moves at most.
         decorrelated: correlation to reach.
+        max_leapfrog: steps of a trajectory at most. Where the step must be so small, as between
+            separate modes, longer trajectories cost more than they bring.
+        spread: each particle takes steps shorter by a factor between 1 and e^-spread, drawn anew
+            for each move; more than 0 reaches where the density is narrower than elsewhere.
         dense: whether the metric is a matrix or a diagonal.
     """
 
@@ -151,108 +152,54 @@ class AdaptiveHMC:
     target_acceptance: Array | float = 0.8
     max_moves: Array | int = 10
     decorrelated: Array | float = 0.1
+    max_leapfrog: Array | int = 16
+    spread: Array | float = 0.0
     dense: bool = True
 
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
-        """Move all particles, and tune for the next power."""
-        scale = others_scale(cloud, dense=self.dense)
-        start = cloud.position
-        alive = jnp.isfinite(cloud.log_weight)
-        key = keys[0]  # the islands' moves are drawn together
-        shape = (*start.shape[:2], start.shape[2] + 1)
+    def start(self, position: Array, path: Path, power: Array) -> Any:
+        """Evaluate the density and its gradient."""
         begin = lambda target, _, position: HMC().init(position, target)  # noqa: E731
-        first = over_islands(begin, start, path=path, power=power)
+        return over_islands(begin, position, path=path, power=power)
 
-        def body(index: Array, carry: Any) -> Any:
-            state, step_size, accepted, divergent = carry
-            uniform = jax.random.uniform(jax.random.fold_in(key, index), shape)
-            # Equidistributed lengths from 0.6 to 1.2 of the trajectory (a Weyl sequence).
-            stretch = 0.6 + 0.6 * jnp.mod(0.6180339887498949 * (index + 1), 1.0)
-            count = jnp.clip(jnp.ceil(stretch * self.trajectory / step_size), 1, 64).astype(int)
+    def advance(
+        self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
+    ) -> Tally:
+        """One trajectory of all particles."""
+        state, step_size = tally.state, tally.step_size
+        shape = state.position.shape
+        uniform = jax.random.uniform(jax.random.fold_in(key, index), (*shape[:2], shape[2] + 2))
+        # Equidistributed lengths from 0.6 to 1.2 of the trajectory (a Weyl sequence).
+        stretch = 0.6 + 0.6 * jnp.mod(0.6180339887498949 * (index + 1), 1.0)
+        trajectory = jnp.minimum(self.trajectory / step_size, self.max_leapfrog / 1.2)
+        count = jnp.clip(jnp.ceil(stretch * trajectory), 1, self.max_leapfrog).astype(int)
 
-            def advance(target: Target, scale: Array, uniform: Array, state: Any) -> Any:
-                return HMC(step_size, count, scale).step_with(uniform, state, target)
+        def step(target: Target, scale: Array, uniform: Array, state: Any) -> Any:
+            own_step = step_size * jnp.exp(-self.spread * uniform[-1])
+            return HMC(own_step, count, scale).step_with(uniform[:-1], state, target)
 
-            state, info = over_islands(advance, uniform, state, path=path, power=power, own=scale)
-            acceptance = _pooled(info.acceptance, alive)
-            step_size = step_size * jnp.exp(acceptance - self.target_acceptance)
-            divergent = divergent + _pooled(info.divergent, alive)
-            return state, jnp.clip(step_size, 1e-4, 2.0), accepted + acceptance, divergent
-
-        one = jnp.ones(())
-        num_moves = jnp.asarray(self.num_moves)
-        carry = (first, one * self.step_size, 0 * one, 0 * one)
-        state, step_size, accepted, divergent = jax.lax.fori_loop(0, num_moves, body, carry)
-        correlation = jnp.maximum(
-            remembered(start, state.position, alive),
-            remembered(first.log_density[..., None], state.log_density[..., None], alive),
+        scale, alive = setting
+        state, info = over_islands(step, uniform, state, path=path, power=power, own=scale)
+        acceptance = pooled(info.acceptance, alive)
+        step_size = step_size * jnp.exp(acceptance - self.target_acceptance)
+        return Tally(
+            state,
+            jnp.clip(step_size, 1e-4, 2.0),
+            tally.acceptance + acceptance,
+            tally.divergent + pooled(info.divergent, alive),
         )
-        needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(correlation, 0.01, 0.99))
-        needed = jnp.clip(jnp.ceil(needed), 1, self.max_moves).astype(num_moves.dtype)
-        info = AdaptiveInfo(
-            accepted / num_moves, step_size, num_moves, correlation, divergent / num_moves
-        )
-        return state.position, info, replace(self, step_size=step_size, num_moves=needed)
 
+    def first_step_size(self) -> Array | float:
+        """As it was tuned so far."""
+        return self.step_size
 
-def others_scale(cloud: Cloud, *, dense: bool) -> Array:
-    """For each island a square root of the covariance of particles that are not its own.
+    def most_moves(self, dimension: int) -> Array | int:
+        """In any dimension."""
+        return self.max_moves
 
-    Even islands take it from the odd ones, and odd from even; a single island has only itself.
-    """
-    num_islands = cloud.position.shape[0]
-    if num_islands == 1:
-        return particle_scale(cloud, dense=dense)[None]
-    halves = [jax.tree_util.tree_map(lambda leaf: leaf[k::2], cloud) for k in (1, 0)]  # noqa: B023
-    roots = jnp.stack([particle_scale(half, dense=dense) for half in halves])
-    return roots[jnp.arange(num_islands) % 2]
+    def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveHMC:
+        """The mover for the next power."""
+        return replace(self, step_size=step_size, num_moves=num_moves)
 
-
-def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
-    """A square root of the covariance of all particles, shrunk towards its diagonal.
-
-    With N effective particles in D dimensions the weight of the full matrix is N / (N + D).
-    """
-    dimension = cloud.position.shape[-1]
-    position = cloud.position.reshape(-1, dimension)
-    # Islands count alike, whatever their evidence; within one, particles by their weight.
-    usable = jnp.isfinite(cloud.log_weight)
-    share = jax.nn.softmax(jnp.where(usable, cloud.log_weight, -jnp.inf), axis=1)
-    share = jnp.where(usable, share, 0.0).reshape(-1)
-    share = share / jnp.sum(share)
-    centred = _centred(position, share @ position)
-    variance = share @ centred**2
-    variance = jnp.where(variance > 0, variance, 1.0)
-    if not dense:
-        return jnp.sqrt(variance)
-    covariance = (centred * share[:, None]).T @ centred
-    effective = 1.0 / jnp.sum(share**2)
-    trust = effective / (effective + dimension)
-    shrunk = trust * covariance + (1 - trust) * jnp.diag(variance)
-    root: Array = jnp.linalg.cholesky(shrunk + 1e-10 * jnp.diag(variance))
-    return root
-
-
-def remembered(start: Array, end: Array, alive: Array) -> Array:
-    """Correlation of values before and after, without its sign, averaged over coordinates."""
-    weight = alive / jnp.sum(alive)
-    weight = weight[..., None]
-
-    def centre(values: Array) -> Array:
-        values = jnp.where(alive[..., None], values, 0.0)
-        return _centred(values, jnp.sum(weight * values, axis=(0, 1)))
-
-    before, after = centre(start), centre(end)
-    product = jnp.sum(weight * before * after, axis=(0, 1))
-    norms = jnp.sum(weight * before**2, axis=(0, 1)) * jnp.sum(weight * after**2, axis=(0, 1))
-    return jnp.mean(jnp.where(norms > 0, jnp.abs(product) / jnp.sqrt(norms), 1.0))
-
-
-def _centred(values: Array, mean: Array) -> Array:
-    """Deviations from the mean; where all values are equal none is left by rounding."""
-    deviation = values - mean
-    return jnp.where(jnp.abs(deviation) > 1e-12 * jnp.abs(mean), deviation, 0.0)
-
-
-def _pooled(values: Array, alive: Array) -> Array:
-    return jnp.sum(jnp.where(alive, jnp.nan_to_num(values), 0.0)) / jnp.sum(alive)
+    def roaming(self, dimension: int) -> AdaptiveHMC:
+        """Moves with steps of many lengths, which reach where the usual ones may not."""
+        return replace(self, num_moves=2 * self.max_moves, spread=3.0)

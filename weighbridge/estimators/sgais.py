@@ -11,12 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, Kernel, MethodError, ModelError, PyTree, Status
+from weighbridge.base import Kernel, MethodError, PyTree, Status
 from weighbridge.data import pad
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal, draw_cloud
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.sequential import (
+    cloud_state,
+    posterior,
+    require_counts,
+    restored_cloud,
+    unexplained,
+)
 from weighbridge.kernels import SGHMC
-from weighbridge.model import Model, unravel_positions
+from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, systematic_indices
 from weighbridge.reservoir import Reservoir
@@ -99,10 +106,7 @@ class SGAIS:
 
     def __post_init__(self) -> None:
         sizes = ("num_islands", "num_particles", "chunk_size", "batch_size", "num_moves")
-        for name in (*sizes, "reservoir"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        require_counts(self, *sizes, "reservoir")
         if self.num_particles < 2:
             raise MethodError("num_particles must be at least 2: one particle has no spread.")
         for name in ("target_ess", "resample_below"):
@@ -161,6 +165,11 @@ class SGAISRun:
         key = jax.random.key(seed, impl="threefry2x32")
         self.cloud = draw_cloud(model, key, self.islands, method.num_particles)
         self.log_evidences = np.zeros(method.num_islands)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows seen, whatever they count."""
+        return self.rows.num_seen
 
     @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
@@ -223,26 +232,15 @@ class SGAISRun:
         """Refuse a chunk that no particle can explain, and say why."""
         undefined = int(np.sum(outcome.steps[0].num_undefined))
         dead = not np.isfinite(outcome.cloud.log_weight).any()
-        if (undefined and self.num_chunks == 0) or (undefined and dead):
-            raise ModelError(self._explain_undefined(chunk))
-        if dead:
-            draw = "prior draw" if self.num_chunks == 0 else "particle"
-            raise ModelError(
-                f"The log-likelihood of this chunk is -inf for every {draw}: no parameter value "
-                "that was tried can have produced these rows. Check the support of the "
-                "likelihood and the scale of the data, or use more particles."
+        if dead or (undefined and self.num_chunks == 0):
+            raise unexplained(
+                self.model,
+                self.cloud.position,
+                chunk,
+                self.num_rows,
+                undefined=undefined > 0,
+                draw="prior draw" if self.num_chunks == 0 else "particle",
             )
-
-    def _explain_undefined(self, chunk: Rows) -> str:
-        values = np.asarray(_row_values(self.model, self.cloud.position, chunk.values))
-        values = values.reshape(-1, len(chunk.weight))
-        bad = np.isnan(values) & (np.asarray(chunk.weight) > 0)
-        row = int(np.argmax(bad.any(axis=0))) + self.rows.num_seen
-        return (
-            f"The log-likelihood is not a number (NaN) at row {row} (counting from 0) for "
-            f"{int(bad.any(axis=1).sum())} of {len(bad)} parameter draws. Check it for log(0), "
-            "0/0 or overflow; it must return -inf where the density is zero."
-        )
 
     def _record(self, outcome: Annealed, seen: float, count: float) -> None:
         for step in outcome.steps:
@@ -331,17 +329,15 @@ class SGAISRun:
         """The evidence so far."""
         log_evidence, std_error = self._combine()
         columns = np.array(self.path).T
-        draws = unravel_positions(self.model, self.cloud.position.reshape(-1, self.model.dimension))
-        log_weights = np.asarray(self.cloud.log_weight).reshape(-1)
-        log_weights = log_weights - log_weights.max()
+        samples, log_weights = posterior(self.model, self.cloud)
         return Evidence(
             log_evidence=log_evidence,
             std_error=std_error,
             num_observations=round(self.num_observations),
             method=self.method.name,
             trace=Trace(**dict(zip(TRACE_COLUMNS, columns))),
-            samples={name: np.asarray(draws[name]) for name in self.model.names},
-            log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
+            samples=samples,
+            log_weights=log_weights,
             diagnostics={
                 "island_log_evidence": self.log_evidences,
                 "heating_bias": -self.heating_bias,
@@ -359,9 +355,7 @@ class SGAISRun:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which ``restore`` continues."""
         arrays = {f"rows/{name}": value for name, value in self.rows.state().items()}
-        arrays["position"] = np.asarray(self.cloud.position)
-        arrays["log_weight"] = np.asarray(self.cloud.log_weight)
-        arrays["origin"] = np.asarray(self.cloud.origin)
+        arrays |= cloud_state(self.cloud)
         arrays["log_evidences"] = self.log_evidences
         arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
         return arrays, {
@@ -379,12 +373,7 @@ class SGAISRun:
         """Continue from what ``state`` gave."""
         prefix = "rows/"
         self.rows.restore({k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)})
-        shapes = (self.cloud.position.shape, self.cloud.log_weight.shape)
-        if (arrays["position"].shape, arrays["log_weight"].shape) != shapes:
-            raise ValueError("the particles have another shape")
-        self.cloud = Cloud(
-            *(jnp.asarray(arrays[name]) for name in ("position", "log_weight", "origin"))
-        )
+        self.cloud = restored_cloud(arrays, self.cloud)
         self.log_evidences = arrays["log_evidences"]
         self.path = [tuple(map(float, row)) for row in arrays["path"]]
         self.num_observations = float(plain["num_observations"])
@@ -411,11 +400,3 @@ def _draw_rows(
         for island in islands
     )
     return np.stack([generator.integers(0, kept, shape) for generator in generators])
-
-
-@jax.jit
-def _row_values(model: Model, positions: Array, values: PyTree) -> Array:
-    def evaluate(position: Array) -> Array:
-        return model.row_log_likelihoods(model.transform(position)[0], values)
-
-    return jax.vmap(jax.vmap(evaluate))(positions)

@@ -8,27 +8,41 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import MethodError, ModelError, PyTree, Status
+from weighbridge.base import Array, MethodError, ModelError, PyTree, Status
 from weighbridge.data import num_rows, pad
+from weighbridge.estimators.adaptive import Adaptive, AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
     Cloud,
-    Mover,
     Path,
+    Report,
     Settings,
     anneal,
+    anneal_step,
     chunk_log_likelihoods,
     draw_cloud,
     moments,
 )
-from weighbridge.estimators.moves import AdaptiveHMC, AdaptiveInfo, Repeat
-from weighbridge.kernels import Metropolis
+from weighbridge.estimators.audit import Audit, audit
+from weighbridge.estimators.host import host_step
+from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
+from weighbridge.estimators.moves import Repeat, Stay
+from weighbridge.estimators.walks import (
+    DEFAULT_MOVES,
+    MOVES,
+    Moves,
+    check_moves,
+    choose_mover,
+    needs_gradient,
+    require_walkers,
+)
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, combine_logs, require_resampling
@@ -49,7 +63,7 @@ class Tempering:
     num_islands: int = 16
     num_particles: int = 64
     target_ess: float = 0.5
-    moves: Mover = field(default_factory=AdaptiveHMC)
+    moves: Moves = DEFAULT_MOVES
     max_annealing_steps: int = 2000
 
     states_error: ClassVar[bool] = True
@@ -67,11 +81,17 @@ class Tempering:
                 f"target_ess must lie between 0 and 1, not {self.target_ess!r}: it is a fraction "
                 "of the particles."
             )
+        check_moves(self.moves)
 
     @property
     def name(self) -> str:
         """What results call the method."""
         return type(self).__name__.lower()
+
+    @property
+    def chain_length(self) -> int:
+        """More than 1 for waste-free resampling."""
+        return 1
 
     def resampling_scheme(self) -> str:
         """Name of the resampling scheme."""
@@ -98,6 +118,7 @@ class Tempering:
         *,
         seed: int = 0,
         first_island: int = 0,
+        report: Report | None = None,
     ) -> Evidence:
         """The evidence of a model on data that are in memory.
 
@@ -107,45 +128,73 @@ class Tempering:
             weight: how often each row counts.
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other numbers.
+            report: told the power reached, the log evidence so far and the number of steps.
         """
         began = time.perf_counter()
         check_seed(seed)
-        term, count = _likelihood(model, values, weight)
+        term, count = likelihood_term(model, values, weight)
         islands = np.arange(first_island, first_island + self.num_islands)
         key = jax.random.key(seed, impl="threefry2x32")
         cloud = draw_cloud(model, key, islands, self.num_particles)
-        path = Path(model, (), term)
-        outcome = anneal(
-            seed,
-            0,
-            islands,
-            cloud,
-            lambda _: path,
-            self.moves,
-            Settings(self.target_ess, self.resample_below),
-            schedule=self.schedule(),
-            resampling=self.resampling_scheme(),
-            max_steps=self.max_annealing_steps,
-        )
-        _check(outcome)
+        host = host_likelihood(model, values, cloud.position)
+        mover = choose_mover(self.moves, model.dimension, count, on_host=host is not None)
+        require_walkers(mover, self.num_particles // self.chain_length, model.dimension)
+        path = Path(model, (), term if host is None else cast(Term, host))
+        take_step = anneal_step if host is None else host_step
+        scheme = self.resampling_scheme()
+        try:
+            outcome = anneal(
+                seed,
+                0,
+                islands,
+                cloud,
+                lambda _: path,
+                mover,
+                Settings(self.target_ess, self.resample_below),
+                schedule=self.schedule(),
+                resampling=scheme,
+                chain_length=self.chain_length,
+                max_steps=self.max_annealing_steps,
+                report=report,
+                take_step=take_step,
+            )
+        except Exception as error:
+            if host is None and needs_gradient(mover):
+                _explain_gradient(path, error)
+            raise
+        check_outcome(outcome)
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
+        second = None
+        if first_island == 0:  # further rounds of islands would see the same
+            second = audit(
+                seed, islands, outcome, path, combined, take_step, scheme, self.chain_length
+            )
+        missed = second is not None and second.exceeds(combined)
+        answer = second if second is not None and missed else combined
+        position, log_weight = (
+            (second.position, second.log_weight)
+            if second is not None and missed
+            else (outcome.cloud.position, outcome.cloud.log_weight)
+        )
         return Evidence(
-            log_evidence=combined.log_evidence,
-            std_error=combined.std_error,
+            log_evidence=answer.log_evidence,
+            std_error=answer.std_error,
             num_observations=count,
             method=self.name,
             trace=_trace(outcome, count),
-            samples=_draws(model, outcome.cloud),
-            log_weights=_normalised(outcome.cloud),
+            samples=_draws(model, position),
+            log_weights=_normalised(log_weight),
             diagnostics={
                 "island_log_evidence": estimates,
-                "genealogy_error": _genealogy_error(outcome, self.resampling_scheme()),
+                "genealogy_error": _genealogy_error(outcome, self),
                 "annealing_steps": len(outcome.steps),
+                **_host_diagnostics(host),
                 **_move_diagnostics(outcome),
                 **_counts(outcome),
+                **_audit_diagnostics(second, combined),
             },
-            flags=_flags(outcome, combined),
+            flags=_flags(outcome, combined, second),
             elapsed=time.perf_counter() - began,
         )
 
@@ -166,12 +215,19 @@ class SMC(Tempering):
         num_islands: independent populations; their spread is the error bar.
         num_particles: particles of each island.
         target_ess: ESS of a step, as a fraction of the particles.
-        moves: how particles move (``AdaptiveHMC``).
+        moves: how particles move: "hmc", or without gradients "random_walk", "slice" or "stretch";
+            a mover (``AdaptiveHMC``, ``AdaptiveWalk``) with settings of its own; or a kernel
+            (``SGHMC``) with step sizes for one row, of which 20 steps are made at each power. By
+            default HMC, and a random walk where the likelihood is on the host.
         max_annealing_steps: after so many the rest is taken at once, and the result says so.
         resampling: systematic, stratified, multinomial or residual. With multinomial, which
             resamples at every step, ``diagnostics["genealogy_error"]`` is a second opinion on
             the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika
             105:609-625).
+        waste_free: resample only one of P particles, and keep all states of the chains of P - 1
+            moves that start there (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148); True for
+            P of at most 8, or P itself, which must divide ``num_particles``. A step makes less
+            than one move for each particle: take more of them.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(100, seed=1)
@@ -181,15 +237,39 @@ class SMC(Tempering):
     """
 
     resampling: str = "systematic"
+    waste_free: bool | int = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_resampling(self.resampling)
+        if not self.waste_free:
+            return
+        length = self.chain_length
+        if not isinstance(self.waste_free, int) or length < 2 or self.num_particles % length:
+            raise MethodError(
+                f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
+                f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
+            )
+        if not isinstance(self.moves, str | Adaptive):
+            raise MethodError(
+                f"waste_free=True keeps the states of chains that tune themselves: use moves from "
+                f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."
+            )
+
+    @property
+    def chain_length(self) -> int:
+        """States of a waste-free chain: for True the largest divisor up to 8."""
+        if self.waste_free is True:
+            return max(length for length in range(1, 9) if self.num_particles % length == 0)
+        return self.waste_free or 1
 
     @property
     def resample_below(self) -> float:  # type: ignore[override]
-        """Multinomial resampling happens at every step, as the theory of its genealogy asks."""
-        return 2.0 if self.resampling == "multinomial" else 0.5
+        """Multinomial resampling happens at every step, as the theory of its genealogy asks.
+
+        So does waste-free resampling, which would otherwise have more particles at every step.
+        """
+        return 2.0 if self.resampling == "multinomial" or self.waste_free else 0.5
 
     def resampling_scheme(self) -> str:
         """Name of the resampling scheme."""
@@ -268,7 +348,7 @@ class Thermodynamic(Tempering):
         """Integrate along the path, or add up its stones."""
         if self.rule == "stepping_stones":
             return np.asarray(np.sum([step.log_increment for step in outcome.steps], axis=0))
-        last = np.asarray(_final_moments(path, outcome.cloud))
+        last = _final_moments(path, outcome.cloud)
         means = np.array([*(step.mean for step in outcome.steps), last[0]])
         variances = np.array([*(step.variance for step in outcome.steps), last[1]])
         width = np.diff(outcome.powers)[:, None]
@@ -297,7 +377,7 @@ class PriorSampling(Tempering):
     """
 
     num_particles: int = 4096
-    moves: Mover = field(default_factory=lambda: Repeat(Metropolis(1.0), 0))
+    moves: Moves = Stay()  # noqa: RUF009
 
     resample_below: ClassVar[float] = 0.0
 
@@ -311,12 +391,21 @@ class PriorSampling(Tempering):
         return np.ones(1)
 
 
-@jax.jit
-def _final_moments(path: Path, cloud: Cloud) -> Any:
-    return jax.vmap(moments)(chunk_log_likelihoods(path, cloud.position), cloud.log_weight)
+def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
+    if isinstance(path.chunk, HostLikelihood):
+        values = path.chunk.of_cloud(path.model, cloud.position)
+    else:
+        values = _log_likelihoods(path, cloud.position)
+    return np.asarray(_moments(values, cloud.log_weight))
 
 
-def _likelihood(model: Model, values: PyTree | None, weight: np.ndarray | None) -> tuple[Term, int]:
+_log_likelihoods = jax.jit(chunk_log_likelihoods)
+_moments = jax.jit(jax.vmap(moments))
+
+
+def likelihood_term(
+    model: Model, values: PyTree | None, weight: np.ndarray | None
+) -> tuple[Term, int]:
     """The term of all the data, padded to one of a few sizes, and the number of observations."""
     if model.log_likelihood is None:
         return Total(values), 0 if values is None else num_rows(values)
@@ -328,7 +417,26 @@ def _likelihood(model: Model, values: PyTree | None, weight: np.ndarray | None) 
     return Rows(*pad(values, weight, -(-rows // grain) * grain)), round(float(weight.sum()))
 
 
-def _check(outcome: Annealed) -> None:
+def _explain_gradient(path: Path, error: Exception) -> None:
+    """Say so if it is the gradient, and not the likelihood itself, that JAX cannot trace."""
+    abstract: Any = jax.ShapeDtypeStruct
+    target, position = path.target(jnp.ones(())), abstract((path.model.dimension,), np.float64)
+    try:
+        jax.eval_shape(target, position)
+    except Exception:
+        return
+    try:
+        jax.eval_shape(jax.grad(target), position)
+    except Exception:
+        raise MethodError(
+            "The log-likelihood of this model has no gradient that JAX can trace "
+            f"({type(error).__name__}), and these moves need one: use moves that do not, "
+            'moves="random_walk", "slice" or "stretch".'
+        ) from error
+
+
+def check_outcome(outcome: Annealed) -> None:
+    """Refuse a path on which no particle, or not every one, has a log-likelihood."""
     first = outcome.steps[0]
     if int(first.num_undefined.sum()):
         raise ModelError(
@@ -357,13 +465,13 @@ def _trace(outcome: Annealed, count: int) -> Trace:
     )
 
 
-def _draws(model: Model, cloud: Cloud) -> dict[str, np.ndarray]:
-    draws = unravel_positions(model, cloud.position.reshape(-1, model.dimension))
+def _draws(model: Model, position: Array | np.ndarray) -> dict[str, np.ndarray]:
+    draws = unravel_positions(model, position.reshape(-1, model.dimension))
     return {name: np.asarray(draws[name]) for name in model.names}
 
 
-def _normalised(cloud: Cloud) -> np.ndarray:
-    log_weights = np.asarray(cloud.log_weight).reshape(-1)
+def _normalised(log_weight: Array | np.ndarray) -> np.ndarray:
+    log_weights = np.asarray(log_weight).reshape(-1)
     log_weights = log_weights - log_weights.max()
     return np.asarray(log_weights - np.log(np.sum(np.exp(log_weights))))
 
@@ -384,14 +492,26 @@ def _move_diagnostics(outcome: Annealed) -> dict[str, Any]:
     return found
 
 
-def _genealogy_error(outcome: Annealed, resampling: str) -> float | None:
+def _host_diagnostics(host: HostLikelihood | None) -> dict[str, int]:
+    """How often a function on the host was called, and for how many parameter sets."""
+    if host is None:
+        return {}
+    return {"host_calls": host.num_calls, "host_evaluations": host.num_evaluations}
+
+
+def is_unadjusted(mover: object) -> bool:
+    """Whether moves have no accept test: kernels that take a new mini-batch each time have none."""
+    return isinstance(mover, Repeat) and mover.kernel.uses_batches and int(mover.num_moves) > 0
+
+
+def _genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     r"""Standard error of log Z from the genealogy of one run; None where it is unavailable.
 
     With E_i the first ancestor of particle i, after n resampling steps of N particles,
 
     .. math:: V = 1 - \bigl(\tfrac{N}{N-1}\bigr)^{n+1} \sum_{E_i \ne E_j} W_i W_j
     """
-    if resampling != "multinomial":
+    if method.resampling_scheme() != "multinomial" or method.chain_length > 1:
         return None
     origin = np.asarray(outcome.cloud.origin)
     log_weight = np.asarray(outcome.cloud.log_weight)
@@ -409,13 +529,31 @@ def _genealogy_error(outcome: Annealed, resampling: str) -> float | None:
     return math.sqrt(variance) if variance > 0 else None
 
 
-def _flags(outcome: Annealed, combined: Combined) -> tuple[Status, ...]:
+def _audit_diagnostics(second: Audit | None, path: Combined) -> dict[str, float]:
+    """What the second look found, and what the path said."""
+    if second is None:
+        return {}
+    return {
+        "path_log_evidence": path.log_evidence,
+        "path_error": path.std_error,
+        "drift": second.drift,
+        "quenched_log_evidence": second.log_evidence,
+        "quenched_error": second.std_error,
+        "quenched_ess": second.ess,
+    }
+
+
+def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple[Status, ...]:
     counts = _counts(outcome)
     acceptance = _move_diagnostics(outcome).get("acceptance", np.ones(1))
+    enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
+        Status.MASS_MISSED: second is not None and second.exceeds(combined),
+        Status.DRIFTING: second is not None and second.drifting,
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
-        Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < LOW_ACCEPTANCE,
+        Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
+        Status.UNADJUSTED: is_unadjusted(outcome.mover),
         Status.DIVERGED: counts["num_diverged"] + counts["num_undefined"] > 0,
         Status.PARTICLES_DROPPED: counts["dropped"] > 0,
         Status.STALLED: counts["stalled"] > 0,

@@ -12,6 +12,7 @@ from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept
+from weighbridge.kernels.scale import pull, push
 
 
 class HMCState(NamedTuple):
@@ -89,10 +90,10 @@ class HMC:
 
         def leapfrog(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
             current, momentum = carry
-            momentum = momentum + half * self._pull(current.gradient)
-            position = current.position + self.step_size * self._push(momentum)
+            momentum = momentum + half * pull(self.scale, current.gradient)
+            position = current.position + self.step_size * push(self.scale, momentum)
             following = self.init(position, target)
-            return following, momentum + half * self._pull(following.gradient)
+            return following, momentum + half * pull(self.scale, following.gradient)
 
         proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, leapfrog, (state, momentum))
         before = 0.5 * jnp.sum(momentum**2) - state.log_density
@@ -100,16 +101,6 @@ class HMC:
         error = jnp.where(jnp.isnan(error), jnp.inf, error)
         state, probability, accepted = metropolis_accept(uniform[-1], -error, proposed, state)
         return state, HMCInfo(probability, accepted, error, error > DIVERGENCE)
-
-    def _push(self, momentum: Array) -> Array:
-        """S r: from a momentum to a velocity."""
-        matrix = jnp.ndim(self.scale) == 2
-        return self.scale @ momentum if matrix else self.scale * momentum
-
-    def _pull(self, gradient: Array) -> Array:
-        """S^T g: from a gradient to a force on r."""
-        matrix = jnp.ndim(self.scale) == 2
-        return gradient @ self.scale if matrix else self.scale * gradient
 
     def rescale(self, variance: Array | float) -> HMC:
         """The kernel for a target whose variances are this many times as large."""

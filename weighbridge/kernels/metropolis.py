@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept
-
-
-class MetropolisState(NamedTuple):
-    """Position, and the log density there."""
-
-    position: Array
-    log_density: Array
+from weighbridge.kernels.dialogue import Point, step_alone, tuned_step_size
+from weighbridge.kernels.scale import push
 
 
 class MetropolisInfo(NamedTuple):
@@ -27,38 +23,88 @@ class MetropolisInfo(NamedTuple):
     accepted: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["step_size"], meta_fields=[])
+class Proposal(NamedTuple):
+    """A move under way: where it is, where it would go, and by what uniform number."""
+
+    point: Point
+    proposed: Array
+    uniform: Array
+    info: MetropolisInfo
+    wanted: Array
+
+    def ask(self) -> Array:
+        """The position proposed."""
+        return self.proposed
+
+    def tell(self, told: Point) -> Proposal:
+        """Accept or reject; a second answer changes nothing."""
+        log_ratio = told.log_density - self.point.log_density
+        point, *info = metropolis_accept(self.uniform, log_ratio, told, self.point)
+        after = self._replace(point=point, info=MetropolisInfo(*info), wanted=~self.wanted)
+        keep = lambda new, old: jnp.where(self.wanted, new, old)  # noqa: E731
+        return cast(Proposal, jax.tree_util.tree_map(keep, after, self))
+
+    def finish(self) -> tuple[Point, MetropolisInfo]:
+        """Where the particle is now."""
+        return self.point, self.info
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
 class Metropolis:
-    r"""Propose theta' ~ N(theta, s^2), accept with probability min(1, f(theta') / f(theta)).
+    r"""Propose a step at random, accept with probability min(1, f(theta') / f(theta)).
+
+    .. math:: \theta' = \theta + s S z, \qquad z \sim N(0, I)
 
     Metropolis et al. (1953), J. Chem. Phys. 21:1087-1092.
 
     Args:
         step_size: standard deviation s of the proposal, one number or one per coordinate.
+        scale: one number, one for each coordinate, or a (Cholesky) matrix S; with a square root
+            of the target's covariance, s = 2.38 / sqrt(dimension) is about the best step size.
+
+    >>> import jax, jax.numpy as jnp
+    >>> kernel = Metropolis(2.0)
+    >>> state = kernel.init(jnp.zeros(1), lambda u: -0.5 * jnp.sum(u**2))
+    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> state.position.shape, bool(0 <= info.acceptance <= 1)
+    ((1,), True)
     """
 
     step_size: float | Array = 0.5
+    scale: float | Array = 1.0
 
     uses_batches: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = False
 
-    def init(self, position: Array, target: LogDensity) -> MetropolisState:
+    def init(self, position: Array, target: LogDensity) -> Point:
         """Evaluate the target at the position."""
-        return MetropolisState(position, target(position))
+        return Point(position, target(position))
 
-    def step(
-        self, key: Array, state: MetropolisState, target: LogDensity
-    ) -> tuple[MetropolisState, MetropolisInfo]:
+    def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, MetropolisInfo]:
         """One proposal and its accept test."""
-        key_proposal, key_accept = jax.random.split(key)
-        noise = jax.random.normal(key_proposal, state.position.shape)
-        position = state.position + self.step_size * noise
-        proposed = MetropolisState(position, target(position))
-        log_ratio = proposed.log_density - state.log_density
-        state, probability, accepted = metropolis_accept(
-            jax.random.uniform(key_accept), log_ratio, proposed, state
-        )
-        return state, MetropolisInfo(probability, accepted)
+        return step_alone(self, key, state, target)
+
+    def num_uniform(self, shape: tuple[int, ...]) -> int:
+        """One for each coordinate, and one for the accept test."""
+        return shape[0] + 1
+
+    def begin(self, uniform: Array, point: Point) -> Proposal:
+        """Propose a position."""
+        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
+        noise = ndtri(uniform[:-1] + 2.0**-54)
+        proposed = point.position + self.step_size * push(self.scale, noise)
+        no = jnp.zeros_like(point.log_density)
+        return Proposal(point, proposed, uniform[-1], MetropolisInfo(no, no > 0), no == 0)
+
+    def in_metric(self, scale: Array) -> Metropolis:
+        """The same kernel with this scale."""
+        return replace(self, scale=scale)
+
+    def tuned(self, info: MetropolisInfo, dimension: int) -> Metropolis:
+        """Longer steps where too many are accepted, shorter ones where too few are."""
+        step_size = tuned_step_size(self.step_size, info.acceptance, dimension, 100.0)
+        return replace(self, step_size=step_size)
 
     def rescale(self, variance: Array | float) -> Metropolis:
         """The kernel for a target whose variances are this many times as large."""

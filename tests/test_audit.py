@@ -1,0 +1,139 @@
+"""The second look at the end of a path: what all islands miss alike must not go unsaid."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+from benchmarks import problems
+from weighbridge.base import Status
+from weighbridge.estimators.anneal import Cloud, Path
+from weighbridge.estimators.audit import Audit, _drift, _importance
+from weighbridge.particles import Combined
+from weighbridge.target import Total
+
+SECOND_LOOK = {Status.MASS_MISSED, Status.DRIFTING}
+
+
+def weigh(problem, seed, method=None):
+    return wb.evidence(problem.model, problem.data, method or wb.SMC(), seed=seed, progress=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrow_mode_is_found_and_answered(seed):
+    problem = problems.spike_and_slab()
+    result = weigh(problem, seed)
+    assert Status.MASS_MISSED in result.flags
+    # The path stays in the slab, 4.6 nats below; the spike has all but 1/101 of the evidence.
+    assert result.diagnostics["path_log_evidence"] < problem.log_evidence - 4
+    assert abs(result.log_evidence - problem.log_evidence) < 5 * result.std_error + 0.01
+    # The posterior is that of the answer: the spike's width is 0.01.
+    assert float(np.median(np.abs(result.resample(500)["x"]))) < 0.02
+
+
+def test_a_missed_mode_ends_the_rounds_of_a_tolerance():
+    problem = problems.spike_and_slab()
+    result = wb.evidence(
+        problem.model, None, wb.SMC(), seed=0, tolerance=1e-4, time_limit=60, progress=False
+    )
+    assert {Status.MASS_MISSED, Status.TOLERANCE_NOT_REACHED} <= set(result.flags)
+    assert len(result.diagnostics["island_log_evidence"]) == 16
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_particles_that_lag_behind_are_seen_to_drift(seed):
+    result = weigh(problems.funnel(), seed)
+    assert Status.DRIFTING in result.flags
+    # They drift into the neck, where the likelihood is higher.
+    assert result.diagnostics["drift"] > 0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "beta_bernoulli", "shells", "eggbox"])
+def test_right_answers_are_not_flagged(name):
+    problem = getattr(problems, name)()
+    for seed in range(6):
+        assert not SECOND_LOOK & set(weigh(problem, seed).flags)
+
+
+def test_other_paths_are_looked_at_too():
+    problem = problems.gaussian()
+    for method in (wb.AIS(), wb.Thermodynamic(), wb.SMC(waste_free=True), wb.SMC(moves="slice")):
+        diagnostics = weigh(problem, 0, method).diagnostics
+        error = diagnostics["quenched_log_evidence"] - problem.log_evidence
+        assert abs(error) < 5 * diagnostics["quenched_error"]
+        assert diagnostics["quenched_ess"] > 500
+    assert "drift" not in weigh(problem, 0, wb.PriorSampling()).diagnostics
+
+
+def numpy_normal(parameters):
+    return -0.5 * np.sum(((np.asarray(parameters["x"]) - 1.0) / 0.1) ** 2, axis=-1)
+
+
+def test_a_likelihood_on_the_host_is_looked_at_too():
+    prior = {"x": dist.Normal(0.0, 1.0).expand([2]).to_event(1)}
+    result = weigh(problems.Problem(wb.Model(prior, total_log_likelihood=numpy_normal), None, 0), 0)
+    # N(1; 0, 1 + 0.01) sqrt(2 pi) 0.1 in each of two dimensions.
+    exact = 2 * (np.log(0.1) - 0.5 * np.log(1.01) - 0.5 / 1.01)
+    diagnostics = result.diagnostics
+    assert abs(diagnostics["quenched_log_evidence"] - exact) < 5 * diagnostics["quenched_error"]
+    assert not SECOND_LOOK & set(result.flags)
+
+
+def test_the_same_seed_sees_the_same():
+    first, again = (weigh(problems.spike_and_slab(), 1) for _ in range(2))
+    assert first.log_evidence == again.log_evidence
+    assert first.diagnostics["drift"] == again.diagnostics["drift"]
+
+
+def test_drift_is_tested_over_islands():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=16)
+    noise = 0.1 * rng.normal(size=16)
+    assert _drift(before, before + 1.0 + noise, 0.1) == (pytest.approx(1.0, abs=0.2), True)
+    assert _drift(before, before - 1.0 + noise, 0.1)[1]
+    assert not _drift(before, before + noise, 0.0)[1]
+    # Clear, and too small to matter beside the stated error.
+    assert not _drift(before, before + 1.0 + noise, 2.0)[1]
+    # Too few islands to tell, no change at all, and islands without weight.
+    assert not _drift(before[:3], before[:3] + 1.0, 0.1)[1]
+    assert not _drift(before, before, 0.1)[1]
+    assert not _drift(np.full(16, np.nan), before, 0.1)[1]
+
+
+def test_false_alarms_of_the_drift_test_are_as_rare_as_stated():
+    rng = np.random.default_rng(1)
+    alarms = [_drift(np.zeros(8), rng.normal(size=8), 0.0)[1] for _ in range(20_000)]
+    # 2e-4 of 20,000 is 4; a Poisson of mean 4 is above 14 once in 36,000.
+    assert sum(alarms) <= 14
+
+
+def half_square(parameters):
+    return -0.5 * jnp.sum((parameters["x"] / 0.1) ** 2)
+
+
+def test_the_gaussian_of_quenched_particles_is_scaled_back():
+    model = wb.Model({"x": dist.Normal(0.0, 1.0).expand([3]).to_event(1)}, None,
+                     total_log_likelihood=half_square)  # fmt: skip
+    precision = 1 + 64 / 0.01
+    position = np.random.default_rng(2).normal(size=(4, 256, 3)) / precision**0.5
+    with jax.enable_x64(True):
+        cloud = Cloud(jnp.asarray(position), jnp.zeros((4, 256)), jnp.zeros((4, 256), int))
+        log_evidence, error, ess, draws, log_weight = _importance(
+            0, Path(model, (), Total(None)), cloud
+        )
+    exact = -1.5 * np.log(1 + 1 / 0.01)
+    assert abs(log_evidence - exact) < 5 * error < 0.1
+    assert ess > 900
+    assert draws.shape == (1024, 3)
+    assert log_weight.shape == (1024,)
+
+
+def test_a_small_sample_never_overrules_the_path():
+    path = Combined(-10.0, 0.1, 0.4)
+    few = Audit(0.0, False, -5.0, 0.1, 3.0, np.empty((0, 1)), np.empty(0))
+    assert not few.exceeds(path)
+    assert few._replace(ess=500.0).exceeds(path)
+    assert not few._replace(ess=500.0, log_evidence=-9.6).exceeds(path)
+    assert few._replace(ess=500.0).exceeds(Combined(-10.0, float("nan"), 0.4))

@@ -1,0 +1,236 @@
+"""What movers that tune themselves share: the metric, the number of moves, the loop over moves."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from weighbridge.base import Array
+from weighbridge.estimators.anneal import Cloud, Path
+
+# Particles for each dimension from which on their covariance is used as it is.
+ENOUGH_PARTICLES = 4
+
+
+class AdaptiveInfo(NamedTuple):
+    """How the moves went at one power.
+
+    Attributes:
+        acceptance: mean acceptance probability.
+        step_size: in units of the particles' own spread.
+        num_moves: how many were made.
+        correlation: with where the particles started; see ``remembered``.
+        divergent: share of divergent trajectories.
+    """
+
+    acceptance: Array
+    step_size: Array
+    num_moves: Array
+    correlation: Array
+    divergent: Array
+
+
+class Setting(NamedTuple):
+    """What does not change from move to move at one power.
+
+    Attributes:
+        scale: of each island, from particles that are not its own.
+        alive: which particles have weight.
+    """
+
+    scale: Array
+    alive: Array
+
+
+class Tally(NamedTuple):
+    """Moves so far: the state of all particles, the step size, and sums over the moves."""
+
+    state: Any
+    step_size: Array
+    acceptance: Array
+    divergent: Array
+
+
+class Adaptive:
+    """What movers that tune themselves have in common.
+
+    The metric of an island is the covariance of particles of other islands, shrunk towards its
+    diagonal: an island that moved by a metric of its own would not leave its target invariant.
+    The number of moves is what at the power before would have taken the correlation with the start
+    to ``decorrelated``: decided beforehand, because to stop when the particles look right is to
+    choose them.
+    """
+
+    num_moves: Array | int
+    decorrelated: Array | float
+    dense: bool
+
+    adjusted: ClassVar[bool] = True
+    # An acceptance below this says that the moves do not fit.
+    low_acceptance: ClassVar[float] = 0.2
+
+    def start(self, position: Array, path: Path, power: Array) -> Any:
+        """The state of all particles, with their positions and log densities."""
+        raise NotImplementedError
+
+    def advance(
+        self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
+    ) -> Tally:
+        """One move of all particles, and a better step size."""
+        raise NotImplementedError
+
+    def first_step_size(self) -> Array | float:
+        """The step size to begin with."""
+        raise NotImplementedError
+
+    def most_moves(self, dimension: int) -> Array | int:
+        """Moves at most."""
+        raise NotImplementedError
+
+    def tuned(self, step_size: Array | float, num_moves: Array | int) -> Self:
+        """The mover for the next power."""
+        raise NotImplementedError
+
+    def roaming(self, dimension: int) -> Self:
+        """As many moves as there may be, to see whether the particles drift."""
+        return self.tuned(self.first_step_size(), self.most_moves(dimension))
+
+    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+        """Move all particles, and tune for the next power."""
+        setting = self.setting(cloud, cloud)
+        tally = first = self.begin(self.start(cloud.position, path, power))
+
+        def body(index: Array, tally: Tally) -> Tally:
+            # The islands' moves are drawn together, by the key of the first.
+            return self.advance(keys[0], index, tally, setting, path, power)
+
+        num_moves = jnp.asarray(self.num_moves)
+        tally = jax.lax.fori_loop(0, num_moves, body, tally)
+        info, tuned = self.conclude(first, tally, num_moves, setting)
+        return tally.state.position, info, tuned
+
+    def chain(
+        self,
+        keys: Array,
+        cloud: Cloud,
+        path: Path,
+        power: Array,
+        population: Cloud,
+        length: int,
+    ) -> tuple[Array, Any, Any]:
+        """Chains of a fixed length from all particles, and every state of them as a particle.
+
+        The metric comes from the population, which is larger than the cloud that moves.
+        """
+        setting = self.setting(cloud, population)
+        first = self.begin(self.start(cloud.position, path, power))
+
+        def body(tally: Tally, index: Array) -> tuple[Tally, Array]:
+            tally = self.advance(keys[0], index, tally, setting, path, power)
+            return tally, tally.state.position
+
+        tally, states = jax.lax.scan(body, first, jnp.arange(length - 1))
+        states = jnp.concatenate([cloud.position[None], states])
+        num_moves = jnp.asarray(length - 1, jnp.asarray(self.num_moves).dtype)
+        info, tuned = self.conclude(first, tally, num_moves, setting)
+        return joined(states), info, tuned
+
+    def setting(self, cloud: Cloud, population: Cloud) -> Setting:
+        """The metric, and who has weight."""
+        return Setting(others_scale(population, dense=self.dense), jnp.isfinite(cloud.log_weight))
+
+    def begin(self, state: Any) -> Tally:
+        """Before the first move."""
+        one = jnp.ones(())
+        return Tally(state, one * self.first_step_size(), 0 * one, 0 * one)
+
+    def conclude(
+        self, first: Tally, last: Tally, num_moves: Array, setting: Setting
+    ) -> tuple[AdaptiveInfo, Self]:
+        """How the moves went, and the mover for the next power."""
+        start, end, alive = first.state, last.state, setting.alive
+        correlation = jnp.maximum(
+            remembered(start.position, end.position, alive),
+            remembered(start.log_density[..., None], end.log_density[..., None], alive),
+        )
+        needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(correlation, 0.01, 0.99))
+        most = self.most_moves(start.position.shape[-1])
+        needed = jnp.clip(jnp.ceil(needed), 1, most).astype(num_moves.dtype)
+        acceptance, divergent = last.acceptance / num_moves, last.divergent / num_moves
+        info = AdaptiveInfo(acceptance, last.step_size, num_moves, correlation, divergent)
+        return info, self.tuned(last.step_size, needed)
+
+
+def joined(states: Array) -> Array:
+    """States of chains, states x islands x chains x ..., as islands x particles x ..."""
+    ordered = jnp.moveaxis(states, 0, 2)
+    return ordered.reshape(ordered.shape[0], -1, *ordered.shape[3:])
+
+
+def others_scale(cloud: Cloud, *, dense: bool) -> Array:
+    """For each island a square root of the covariance of particles that are not its own.
+
+    Even islands take it from the odd ones, and odd from even; a single island has only itself.
+    """
+    num_islands = cloud.position.shape[0]
+    if num_islands == 1:
+        return particle_scale(cloud, dense=dense)[None]
+    halves = [jax.tree_util.tree_map(lambda leaf: leaf[k::2], cloud) for k in (1, 0)]  # noqa: B023
+    roots = jnp.stack([particle_scale(half, dense=dense) for half in halves])
+    return roots[jnp.arange(num_islands) % 2]
+
+
+def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
+    """A square root of the covariance of all particles.
+
+    Where the N effective particles are fewer than four for each of D dimensions it is shrunk
+    towards its diagonal, to which it gives the weight D / (N + D). It is not where they suffice:
+    the narrow directions of a strongly correlated posterior would be lost.
+    """
+    dimension = cloud.position.shape[-1]
+    position = cloud.position.reshape(-1, dimension)
+    # Islands count alike, whatever their evidence; within one, particles by their weight.
+    usable = jnp.isfinite(cloud.log_weight)
+    share = jax.nn.softmax(jnp.where(usable, cloud.log_weight, -jnp.inf), axis=1)
+    share = jnp.where(usable, share, 0.0).reshape(-1)
+    share = share / jnp.sum(share)
+    centred = _centred(position, share @ position)
+    variance = share @ centred**2
+    variance = jnp.where(variance > 0, variance, 1.0)
+    if not dense:
+        return jnp.sqrt(variance)
+    covariance = (centred * share[:, None]).T @ centred
+    effective = 1.0 / jnp.sum(share**2)
+    few = effective < ENOUGH_PARTICLES * dimension
+    trust = jnp.where(few, effective / (effective + dimension), 1.0)
+    shrunk = trust * covariance + (1 - trust) * jnp.diag(variance)
+    root: Array = jnp.linalg.cholesky(shrunk + 1e-10 * jnp.diag(variance))
+    return root
+
+
+def remembered(start: Array, end: Array, alive: Array) -> Array:
+    """Correlation of values before and after, without its sign, averaged over coordinates."""
+    weight = alive / jnp.sum(alive)
+    weight = weight[..., None]
+
+    def centre(values: Array) -> Array:
+        values = jnp.where(alive[..., None], values, 0.0)
+        return _centred(values, jnp.sum(weight * values, axis=(0, 1)))
+
+    before, after = centre(start), centre(end)
+    product = jnp.sum(weight * before * after, axis=(0, 1))
+    norms = jnp.sum(weight * before**2, axis=(0, 1)) * jnp.sum(weight * after**2, axis=(0, 1))
+    return jnp.mean(jnp.where(norms > 0, jnp.abs(product) / jnp.sqrt(norms), 1.0))
+
+
+def _centred(values: Array, mean: Array) -> Array:
+    """Deviations from the mean; where all values are equal none is left by rounding."""
+    deviation = values - mean
+    return jnp.where(jnp.abs(deviation) > 1e-12 * jnp.abs(mean), deviation, 0.0)
+
+
+def pooled(values: Array, alive: Array) -> Array:
+    """Average over the particles of all islands that have weight."""
+    return jnp.sum(jnp.where(alive, jnp.nan_to_num(values), 0.0)) / jnp.sum(alive)

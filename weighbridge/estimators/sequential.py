@@ -1,0 +1,177 @@
+"""Methods that take rows as they come: what the loop asks of them, and what their runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array, MethodError, ModelError, PyTree, Status
+from weighbridge.estimators.anneal import Cloud
+from weighbridge.model import Model, unravel_positions
+from weighbridge.particles import Combined
+from weighbridge.result import Evidence
+from weighbridge.target import Rows
+
+
+class SequentialRun(Protocol):
+    """A run under way: rows go in, the evidence so far comes out, and it can be saved.
+
+    Attributes:
+        path: what is known after each piece of the rows: observations, log evidence, standard
+            error, annealing steps, ESS, and what else the method tells.
+        num_observations: rows seen, repeated rows counted.
+    """
+
+    path: list[tuple[float, ...]]
+    num_observations: float
+
+    @property
+    def num_rows(self) -> int:
+        """Rows seen, whatever they count."""
+        ...
+
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in at most ``chunk_size`` rows; on an error nothing has changed."""
+        ...
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        ...
+
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        ...
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues bit for bit."""
+        ...
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        ...
+
+
+@runtime_checkable
+class SequentialMethod(Protocol):
+    """A method that takes rows as they come; ``start`` begins a run."""
+
+    @property
+    def name(self) -> str:
+        """What results call the method."""
+        ...
+
+    @property
+    def num_islands(self) -> int:
+        """Independent populations of a run."""
+        ...
+
+    @property
+    def chunk_size(self) -> int:
+        """Rows that a run takes in at once, at most."""
+        ...
+
+    @property
+    def states_error(self) -> bool:
+        """Whether the spread of islands may be believed as an error."""
+        ...
+
+    def combine(self, islands: np.ndarray) -> Combined:
+        """One log evidence from those of the islands."""
+        ...
+
+    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialRun:
+        """Begin a run; other islands draw other random numbers."""
+        ...
+
+
+@runtime_checkable
+class HeldMethod(Protocol):
+    """A method that needs all rows at once."""
+
+    def estimate(
+        self,
+        model: Model,
+        values: PyTree | None,
+        weight: np.ndarray | None,
+        *,
+        seed: int = 0,
+        first_island: int = 0,
+    ) -> Evidence:
+        """The evidence of a model on data that are in memory."""
+        ...
+
+
+def require_counts(method: object, *names: str) -> None:
+    """Refuse settings that are not whole numbers of at least 1."""
+    for name in names:
+        value = getattr(method, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def unexplained(
+    model: Model, position: Array, rows: Rows, first_row: int, *, undefined: bool, draw: str
+) -> ModelError:
+    """The error for rows that no particle can explain.
+
+    Args:
+        model: whose log-likelihood failed.
+        position: the particles that were tried.
+        rows: what was to be explained.
+        first_row: number of the first of them.
+        undefined: whether the log-likelihood was not a number, or -inf for every particle.
+        draw: what a particle is called.
+    """
+    if not undefined:
+        return ModelError(
+            f"The log-likelihood of this chunk is -inf for every {draw}: no parameter value that "
+            "was tried can have produced these rows. Check the support of the likelihood and the "
+            "scale of the data, or use more particles."
+        )
+    values = np.asarray(_row_values(model, position, rows.values)).reshape(-1, len(rows.weight))
+    bad = np.isnan(values) & (np.asarray(rows.weight) > 0)
+    row = int(np.argmax(bad.any(axis=0))) + first_row
+    return ModelError(
+        f"The log-likelihood is not a number (NaN) at row {row} (counting from 0) for "
+        f"{int(bad.any(axis=1).sum())} of {len(bad)} parameter draws. Check it for log(0), 0/0 or "
+        "overflow; it must return -inf where the density is zero."
+    )
+
+
+@jax.jit
+def _row_values(model: Model, positions: Array, values: PyTree) -> Array:
+    return row_log_likelihoods(model, positions, values)
+
+
+def row_log_likelihoods(model: Model, positions: Array, values: PyTree) -> Array:
+    """Log-likelihood of every row at every particle: islands x particles x rows."""
+
+    def evaluate(position: Array) -> Array:
+        return model.row_log_likelihoods(model.transform(position)[0], values)
+
+    return jax.vmap(jax.vmap(evaluate))(positions)
+
+
+def posterior(model: Model, cloud: Cloud) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The particles as named draws, and their normalised log weights."""
+    draws = unravel_positions(model, cloud.position.reshape(-1, model.dimension))
+    log_weights = np.asarray(cloud.log_weight).reshape(-1)
+    log_weights = log_weights - log_weights.max()
+    log_weights = log_weights - np.log(np.sum(np.exp(log_weights)))
+    return {name: np.asarray(draws[name]) for name in model.names}, log_weights
+
+
+def cloud_state(cloud: Cloud) -> dict[str, np.ndarray]:
+    """The particles as arrays to be saved."""
+    return {name: np.asarray(leaf) for name, leaf in cloud._asdict().items()}
+
+
+def restored_cloud(arrays: Mapping[str, np.ndarray], like: Cloud) -> Cloud:
+    """Saved particles, which must have the shapes of these."""
+    if any(arrays[name].shape != leaf.shape for name, leaf in like._asdict().items()):
+        raise ValueError("the particles have another shape")
+    return Cloud(*(jnp.asarray(arrays[name]) for name in Cloud._fields))

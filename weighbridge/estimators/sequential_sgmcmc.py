@@ -1,0 +1,282 @@
+"""Sequential evidence with SG-MCMC: each chunk is predicted by draws from the posterior before."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
+from weighbridge.data import join, num_rows, pad, split
+from weighbridge.estimators.anneal import Annealed, Cloud, Settings, anneal
+from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.sequential import HeldMethod, SequentialMethod, require_counts
+from weighbridge.estimators.sgais import FEW_PARTICLES, PUBLISHED_KERNEL, SGAIS, SGAISRun
+from weighbridge.estimators.tempering import SMC
+from weighbridge.model import EDGE, Model, Parameters
+from weighbridge.numerics import double_precision
+from weighbridge.particles import Combined, combine_islands
+from weighbridge.result import Evidence
+from weighbridge.target import Rows
+
+
+@dataclass(frozen=True)
+class SequentialSGMCMC:
+    r"""Predictive factors averaged over posterior samples that SG-MCMC draws on mini-batches.
+
+    .. math:: \log \hat Z = \log \hat Z_{start} + \sum_n \log \frac1M \sum_i p(y_n | \theta_i),
+              \qquad \theta_i \sim p(\theta | y_{<n})
+
+    The particles are those of the chunk before, moved a few steps on the new chunk and
+    mini-batches of what was before it. They are never weighted or resampled; the chunks grow
+    as the rows do (20, 40, 60, ... up to 500), for one row tells little when many are known.
+    Cameron, Eggers & Kroon (2019), Proceedings 33(1); the method that SGAIS grew out of.
+
+    It is biased, and no spread shows by how much: the log of an average over few draws is too
+    low (by half its relative variance), mini-batch noise heats the particles, and particles that
+    have not yet settled know the rows before too little. Its error is stated as unknown;
+    ``diagnostics["spread_error"]`` is what the islands' spread would say.
+
+    Args:
+        num_islands: independent sets of chains.
+        num_particles: chains of each.
+        chunk_growth: rows by which a chunk is larger than the one before; the first has as many.
+        max_chunk: rows of a chunk, at most.
+        batch_size: rows of a mini-batch.
+        num_moves: kernel steps for each chunk.
+        kernel: ``SGHMC`` or ``SGLD``, with step sizes for ONE observation, as in ``SGAIS``.
+        start_with: the method for the first rows, whose factors vary most; None begins at the
+            prior. On a stream it runs anew with each update until it has all of them.
+        start_rows: how many rows that are.
+        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(1000, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, SequentialSGMCMC(), seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 3
+    True
+    >>> result.std_error, wb.Status.ERROR_UNKNOWN in result.flags
+    (nan, True)
+    """
+
+    num_islands: int = 16
+    num_particles: int = 32
+    chunk_growth: int = 20
+    max_chunk: int = 500
+    batch_size: int = 500
+    num_moves: int = 20
+    kernel: Kernel = PUBLISHED_KERNEL
+    start_with: HeldMethod | SequentialMethod | None = field(default_factory=SMC)
+    start_rows: int = 100
+    reservoir: int = 1_000_000
+
+    states_error: ClassVar[bool] = False
+    chunk_size: ClassVar[int] = 10_000  # taken in at once, and cut to chunks by the run
+    name: ClassVar[str] = "sequential_sgmcmc"
+
+    def __post_init__(self) -> None:
+        require_counts(self, "chunk_growth", "max_chunk", "start_rows")
+        self.engine()  # which checks the rest
+        if not isinstance(self.start_with, HeldMethod | SequentialMethod | None):
+            raise MethodError(
+                f"start_with must be a method such as wb.SMC(), or None, not {self.start_with!r}."
+            )
+        if self.start_with is not None and self.start_rows > self.reservoir:
+            raise MethodError(
+                f"The reservoir holds {self.reservoir} rows and must hold the first "
+                f"{self.start_rows}: raise reservoir, or lower start_rows."
+            )
+
+    def engine(self) -> SGAIS:
+        """Mini-batches, kernel and islands are those of SGAIS as published."""
+        return SGAIS(
+            num_islands=self.num_islands,
+            num_particles=self.num_particles,
+            chunk_size=self.max_chunk,
+            batch_size=self.batch_size,
+            num_moves=self.num_moves,
+            resample_below=0.0,
+            kernel=self.kernel,
+            step_follows_power=False,
+            reservoir=self.reservoir,
+            states_error=False,
+        )
+
+    def next_chunk(self, rows_seen: int) -> int:
+        """Rows of the next chunk: after k chunks, which had k (k + 1) / 2 growths, k + 1 of them.
+
+        >>> [SequentialSGMCMC().next_chunk(rows) for rows in (0, 20, 60, 100, 5000, 100_000)]
+        [20, 40, 60, 60, 440, 500]
+        """
+        chunks_before = (math.isqrt(1 + 8 * rows_seen // self.chunk_growth) - 1) // 2
+        return min(self.chunk_growth * (chunks_before + 1), self.max_chunk)
+
+    def combine(self, islands: np.ndarray) -> Combined:
+        """One log evidence from those of the islands."""
+        return combine_islands(islands)
+
+    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialSGMCMCRun:
+        """Begin a run; ``absorb`` then takes rows."""
+        return SequentialSGMCMCRun(self, model, seed, first_island)
+
+
+class SequentialSGMCMCRun(SGAISRun):
+    """A run under way; one of SGAIS, but for how rows are cut and what they do to the weights."""
+
+    def __init__(
+        self, sequential: SequentialSGMCMC, model: Model, seed: int, first_island: int = 0
+    ) -> None:
+        super().__init__(sequential.engine(), model, seed, first_island)
+        self.sequential = sequential
+        self.start_error = 0.0
+        self.start_flags: tuple[Status, ...] = ()
+
+    @double_precision
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in rows, cut to chunks that grow; on an error nothing has changed."""
+        stops = self._stops(num_rows(values))
+        before = copy.deepcopy(self.state()) if len(stops) > 1 else None
+        start = 0
+        try:
+            for stop in stops:
+                piece = slice(start, stop)
+                rows = jax.tree_util.tree_map(lambda leaf: leaf[piece], values)  # noqa: B023
+                take = self._begin if self._is_starting(self.num_rows) else super().absorb
+                take(rows, weight[piece])
+                start = stop
+        except BaseException:
+            if before is not None:
+                self.restore(*before)
+            raise
+
+    def _is_starting(self, rows_seen: int) -> bool:
+        """Whether the next rows are for the method of the start."""
+        return self.sequential.start_with is not None and rows_seen < self.sequential.start_rows
+
+    def _is_only_start(self) -> bool:
+        """Whether all rows so far were for it: then its answer is the answer."""
+        return self._is_starting(self.num_rows - 1)
+
+    def _stops(self, size: int) -> list[int]:
+        """Where to cut this many new rows."""
+        stops = [0]
+        while stops[-1] < size:
+            seen = self.num_rows + stops[-1]
+            first = self.sequential.start_rows - seen
+            chunk = first if self._is_starting(seen) else self.sequential.next_chunk(seen)
+            stops.append(min(stops[-1] + chunk, size))
+        return stops[1:]
+
+    def _begin(self, values: PyTree, weight: np.ndarray) -> None:
+        """All rows so far by the method of the start: its evidence, its posterior as particles."""
+        count = float(weight.sum())
+        if count > 0:
+            pieces = [(values, weight)]
+            if self.num_rows:
+                pieces.insert(0, self.rows.gather(np.arange(self.num_rows)))
+            # Always as many rows: what is compiled for one update serves the next.
+            joined, weights = join(pieces)
+            everything = pad(joined, weights, self.sequential.start_rows)
+            self._take_over(self._estimate(*everything), self.num_observations + count)
+        self.rows.append(values, weight)
+        self.num_observations += count
+        self.num_chunks += 1
+
+    def _estimate(self, values: PyTree, weight: np.ndarray) -> Evidence:
+        method, seed, island = self.sequential.start_with, self.seed, self.first_island
+        assert method is not None
+        if not isinstance(method, SequentialMethod):
+            return method.estimate(self.model, values, weight, seed=seed, first_island=island)
+        run = method.start(self.model, seed=seed, first_island=island)
+        for rows, its_weight in split((values, weight), method.chunk_size):
+            run.absorb(rows, its_weight)
+        return run.result(0.0, {})
+
+    def _take_over(self, found: Evidence, seen: float) -> None:
+        """Start from a result: its draws, equally weighted, and its log evidence in all islands."""
+        islands, particles = self.cloud.log_weight.shape
+        draws = found.resample(islands * particles, seed=self.seed + self.first_island)
+        position = _positions(self.model, draws).reshape(self.cloud.position.shape)
+        log_weight = jnp.full((islands, particles), found.log_evidence)
+        origin = jnp.broadcast_to(jnp.arange(particles), (islands, particles))
+        self.cloud = Cloud(position, log_weight, origin)
+        self.log_evidences = np.full(islands, found.log_evidence)
+        self.start_error, self.start_flags = found.std_error, found.flags
+        ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
+        steps = float(len(found.trace["rows"]))
+        known = (found.log_evidence, found.std_error, steps, ess)
+        self.path.append((seen, *known, self.temperature))
+
+    def _anneal(self, chunk: Rows, seen: float) -> Annealed:
+        """One step of the core: the chunk at once, no resampling; then the weights are averaged."""
+        method = self.method
+        outcome = anneal(
+            self.seed,
+            self.num_chunks,
+            self.islands,
+            self.cloud,
+            partial(self._path, chunk),
+            Repeat(method.kernel, method.num_moves, rows_past=seen),
+            Settings(method.target_ess, resample_below=0.0),
+            schedule=np.ones(1),
+        )
+        # A particle that the rows exclude is no draw from their posterior, and counts no more.
+        alive = np.isfinite(outcome.cloud.log_weight)
+        share = np.log(alive.shape[1] / np.maximum(alive.sum(axis=1), 1))
+        average = (outcome.steps[-1].log_evidence + share)[:, None]
+        log_weight = jnp.asarray(np.where(alive, average, -np.inf))
+        return outcome._replace(cloud=outcome.cloud._replace(log_weight=log_weight))
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        if self._is_only_start():
+            return self.start_flags
+        found = {
+            Status.LOW_ESS: any(entry[4] < FEW_PARTICLES for entry in self.path),
+            Status.PARTICLES_DROPPED: self.counts["num_infinite"] > 0,
+            Status.UNADJUSTED: self.method.kernel.uses_batches,
+        }
+        raised = (flag for flag, is_so in found.items() if is_so)
+        return tuple(dict.fromkeys((*super().flags(), *raised, *self.start_flags)))
+
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        found = super().result(elapsed, extra)
+        spread = combine_islands(self.log_evidences).std_error
+        errors = {
+            "spread_error": math.hypot(spread, math.sqrt(self.settled_variance), self.start_error),
+            "start_error": self.start_error,
+        }
+        return replace(
+            found,
+            std_error=self.start_error if self._is_only_start() else math.nan,
+            method=self.sequential.name,
+            diagnostics=found.diagnostics | errors,
+        )
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        arrays, plain = super().state()
+        names = [flag.name for flag in self.start_flags]
+        return arrays, plain | {"start_error": self.start_error, "start_flags": names}
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        super().restore(arrays, plain)
+        self.start_error = float(plain["start_error"])
+        self.start_flags = tuple(Status[name] for name in plain["start_flags"])
+
+
+@jax.jit
+def _positions(model: Model, draws: Parameters) -> Array:
+    """Unconstrained vectors of posterior draws; one that lies on an edge is put just inside."""
+    positions = jax.vmap(model.flatten)(draws)
+    return jnp.where(
+        jnp.isfinite(positions), positions, jnp.nan_to_num(jnp.clip(positions, -EDGE, EDGE))
+    )

@@ -1,0 +1,20 @@
+"""Figures. Matplotlib is imported only when one is drawn."""
+
+from weighbridge.plots.bounds import plot_bounds
+from weighbridge.plots.canvas import check_figure_place, new_figure, save_figure
+from weighbridge.plots.models import plot_comparison
+from weighbridge.plots.paths import plot_paths
+from weighbridge.plots.posterior import plot_posterior
+from weighbridge.plots.predictions import plot_bands, plot_draws
+
+__all__ = [
+    "check_figure_place",
+    "new_figure",
+    "plot_bands",
+    "plot_bounds",
+    "plot_comparison",
+    "plot_draws",
+    "plot_paths",
+    "plot_posterior",
+    "save_figure",
+]

@@ -1,0 +1,197 @@
+"""Rounds of islands: more of them until the error is small enough, then all as one result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from weighbridge.base import MethodError, Status
+from weighbridge.estimators import SGAIS, Method
+from weighbridge.estimators.sgais import DISAGREEMENT as SGAIS_DISAGREEMENT
+from weighbridge.estimators.sgais import HEAT_MATTERS
+from weighbridge.estimators.tempering import DISAGREEMENT
+from weighbridge.particles import Combined
+from weighbridge.result import Evidence
+
+# Diagnostics that count something over all steps of a round, and errors of a round's answer.
+COUNTS = (
+    "annealing_steps",
+    "dropped",
+    "host_calls",
+    "host_evaluations",
+    "num_diverged",
+    "num_infinite",
+    "num_stages",
+    "num_undefined",
+    "stalled",
+)
+ERRORS = ("genealogy_error", "settled_error")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop adding islands.
+
+    Args:
+        tolerance: standard error (nats) to reach; None runs one round.
+        time_limit: seconds after which no further round begins.
+    """
+
+    tolerance: float | None = None
+    time_limit: float | None = None
+
+    def check(self, method: Method) -> None:
+        """Refuse limits that mean nothing, or that this method cannot meet."""
+        for name, value in (("tolerance", self.tolerance), ("time_limit", self.time_limit)):
+            if value is not None and not value > 0:
+                raise MethodError(f"{name} must be positive, not {value!r}.")
+        if self.tolerance is not None and (method.num_islands < 4 or not method.states_error):
+            raise MethodError(
+                "A tolerance needs a method that states its error: one with four or more islands, "
+                "and not SGAIS.published()."
+            )
+
+
+def run_rounds(
+    one_round: Callable[[int, Sequence[str]], dict[str, Evidence]],
+    names: Sequence[str],
+    method: Method,
+    limits: Limits,
+    *,
+    repeatable: bool,
+) -> dict[str, Evidence]:
+    """Run rounds of islands until every model's error is within the tolerance, or time is up.
+
+    Args:
+        one_round: runs islands from a first number on, of the models named.
+        names: of the models.
+        method: whose islands they are.
+        limits: when to stop.
+        repeatable: whether there can be a second round.
+    """
+    began = time.perf_counter()
+    rounds: dict[str, list[Evidence]] = {name: [] for name in names}
+    pending = list(names)
+    missed: set[str] = set()
+    while pending:
+        first_island = len(rounds[pending[0]]) * method.num_islands
+        for name, result in one_round(first_island, pending).items():
+            rounds[name].append(result)
+        tolerance = limits.tolerance
+        if tolerance is None:
+            break
+        late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
+        pending = [n for n in pending if not merged_error(rounds[n], method)[0] <= tolerance]
+        stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
+        pending = [name for name in pending if name not in stuck]
+        missed |= stuck
+    merged = {name: merge(results, method) for name, results in rounds.items()}
+    for name in missed:
+        flags = (*merged[name].flags, Status.TOLERANCE_NOT_REACHED)
+        merged[name] = replace(merged[name], flags=flags)
+    return merged
+
+
+def _bias(results: Sequence[Evidence]) -> float:
+    """What more islands do not shrink."""
+    return float(np.mean([r.diagnostics.get("heating_bias", 0.0) for r in results]))
+
+
+def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
+    """Whether more islands are of no use.
+
+    No error can be stated, a bias that they do not shrink is too large, or the answer is not that
+    of the islands because all of them miss the same.
+    """
+    return (
+        any(math.isnan(r.std_error) or Status.MASS_MISSED in r.flags for r in results)
+        or abs(_bias(results)) > tolerance
+    )
+
+
+def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Combined]:
+    """The standard error of several rounds together, and their islands combined."""
+    islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in results])
+    combined = method.combine(islands)
+    if len(results) == 1:
+        return results[0].std_error, combined
+    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
+    # Each round's own error, and the spread over the islands of all rounds: the larger counts.
+    within = float(np.mean([r.std_error**2 - b**2 for r, b in zip(results, biases)]))
+    chance = max(within / len(results), combined.std_error**2)
+    return math.hypot(math.sqrt(chance), _bias(results)), combined
+
+
+def merge(results: Sequence[Evidence], method: Method) -> Evidence:
+    """Several rounds of islands as one result.
+
+    The evidence, its error, the posterior, the counts and the flags are of all rounds. Rounds
+    choose their own powers, so the path and the diagnostics of its steps are the first round's:
+    ``diagnostics["trace_islands"]`` says of how many islands they tell.
+    """
+    if len(results) == 1:
+        return results[0]
+    std_error, combined = merged_error(results, method)
+    log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
+    log_weights = log_weights - log_weights.max()
+    first = results[0]
+    return replace(
+        first,
+        log_evidence=combined.log_evidence,
+        std_error=std_error,
+        samples={n: np.concatenate([r.samples[n] for r in results]) for n in first.samples},
+        log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
+        diagnostics=_diagnostics(results, std_error, combined),
+        flags=_flags(results, method, std_error, combined),
+        elapsed=sum(result.elapsed for result in results),
+    )
+
+
+def _diagnostics(
+    results: Sequence[Evidence], std_error: float, combined: Combined
+) -> dict[str, Any]:
+    found = dict(results[0].diagnostics)
+    islands = [r.diagnostics["island_log_evidence"] for r in results]
+    found |= {
+        "num_rounds": len(results),
+        "trace_islands": len(islands[0]),
+        "island_log_evidence": np.concatenate(islands),
+    }
+    for name in COUNTS:
+        if name in found:
+            found[name] = sum(r.diagnostics[name] for r in results)
+    for name in ERRORS:
+        if name in found:
+            errors = [r.diagnostics[name] for r in results]
+            known = all(error is not None for error in errors)
+            # Of a mean over rounds.
+            found[name] = math.hypot(*errors) / len(errors) if known else None
+    if "path_log_evidence" in found:
+        found |= {"path_log_evidence": combined.log_evidence, "path_error": std_error}
+    if "heating_bias" in found:
+        found["heating_bias"] = _bias(results)
+    return found
+
+
+def _flags(
+    results: Sequence[Evidence], method: Method, std_error: float, combined: Combined
+) -> tuple[Status, ...]:
+    """What any round had to say of its path, and a fresh judgement of the answer as a whole."""
+    raised = dict.fromkeys(flag for result in results for flag in result.flags)
+    bias = abs(_bias(results))
+    chance_error = math.sqrt(max(std_error**2 - bias**2, 0.0))
+    threshold = SGAIS_DISAGREEMENT if isinstance(method, SGAIS) else DISAGREEMENT
+    # SGAIS evens its islands out on the way: what a round saw then cannot be seen at the end.
+    seen_before = isinstance(method, SGAIS) and Status.ISLANDS_DISAGREE in raised
+    judged = {
+        Status.HEATED: bias > max(HEAT_MATTERS, 2 * chance_error),
+        Status.ISLANDS_DISAGREE: seen_before or combined.spread > threshold,
+        Status.ERROR_UNKNOWN: math.isnan(std_error),
+    }
+    fresh = [flag for flag, is_so in judged.items() if is_so and flag not in raised]
+    return (*fresh, *(flag for flag in raised if judged.get(flag, True)))
