@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .venv-peers
 
-.PHONY: demo test check format bench calibrate clean
+.PHONY: demo test check format bench bench-peers bench-hard calibrate clean
 
 demo: $(STAMP)
 	$(BIN)/weighbridge demo
@@ -25,6 +26,13 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# Weighbridge beside its peers, hours long: PEERS_ARGUMENTS="--merge" goes on where it stopped.
+bench-peers: $(STAMP) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.peers $(PEERS_ARGUMENTS)
+
+bench-hard: $(STAMP)
+	$(BIN)/python -m benchmarks.hard
+
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate
 
@@ -34,5 +42,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
 
+$(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirements-numpy1.txt
+	$(PYTHON) -m venv $(PEERS)/main
+	$(PEERS)/main/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)/numpy1
+	$(PEERS)/numpy1/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements-numpy1.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache build *.egg-info

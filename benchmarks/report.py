@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def environment() -> str:
-    """One line on date, machine and versions."""
-    processor = platform.processor() or platform.machine()
+def processor() -> str:
+    """The processor by its name."""
     for line in (
         Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
     ):
         if line.startswith("model name"):
-            processor = line.partition(":")[2].strip()
-            break
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def environment() -> str:
+    """One line on date, machine and versions."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("jax", "numpy", "numpyro")
     )
     today = datetime.date.today().isoformat()
     cores = len(os.sched_getaffinity(0))
     return (
-        f"{today}, {cores} core(s) of {processor}, Python {platform.python_version()}, {versions}"
+        f"{today}, {cores} core(s) of {processor()}, Python {platform.python_version()}, {versions}"
     )
 
 
@@ -38,9 +43,21 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def write(name: str, title: str, body: str) -> None:
+def write(name: str, title: str, body: str, folder: Path = RESULTS) -> None:
     """Write one result file, and show it."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     text = f"# {title}\n\n{environment()}\n\n{body}\n"
-    (RESULTS / f"{name}.md").write_text(text)
+    (folder / f"{name}.md").write_text(text)
     print(text)
+
+
+def load(name: str, folder: Path = RESULTS) -> dict[str, Any]:
+    """What an earlier run measured, by key; empty if there is none."""
+    path = folder / f"{name}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def save(name: str, records: dict[str, Any], folder: Path = RESULTS) -> None:
+    """Keep what was measured, for a later run to add to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")

@@ -269,8 +269,13 @@ def direct_moments(cloud):
     return covariance, 1 / np.sum(shares**2)
 
 
-@pytest.mark.parametrize("dimension", [1, 3, 30])
-def test_the_metric_is_the_shrunk_covariance(dimension):
+def trust_in(effective, dimension):
+    """Weight of the full matrix: all of it from four effective particles a dimension on."""
+    return 1.0 if effective >= 4 * dimension else effective / (effective + dimension)
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 8, 30])
+def test_the_metric_is_the_covariance_shrunk_where_particles_are_few(dimension):
     cloud = weighted_cloud(dimension)
     covariance, effective = direct_moments(cloud)
     variance = np.diag(covariance)
@@ -279,8 +284,8 @@ def test_the_metric_is_the_shrunk_covariance(dimension):
     root = np.asarray(particle_scale(cloud, dense=True))
     assert root.shape == (dimension, dimension)
     np.testing.assert_array_equal(root, np.tril(root))
-    trust = effective / (effective + dimension)
-    assert 0.1 < trust < 0.99
+    trust = trust_in(effective, dimension)
+    assert trust == 1.0 if dimension <= 3 else 0.1 < trust < 0.8
     expected = trust * covariance + (1 - trust) * np.diag(variance)
     size = np.sqrt(np.outer(variance, variance))
     np.testing.assert_allclose(root @ root.T / size, expected / size, atol=1e-9)
@@ -293,7 +298,7 @@ def test_the_metric_at_its_limits():
     dead[1] = -np.inf
     cloud = cloud._replace(log_weight=jnp.asarray(dead))
     covariance, effective = direct_moments(cloud)
-    trust = effective / (effective + 3)
+    trust = trust_in(effective, 3)
     root = np.asarray(particle_scale(cloud, dense=True))
     expected = trust * covariance + (1 - trust) * np.diag(np.diag(covariance))
     np.testing.assert_allclose(root @ root.T, expected, rtol=1e-8)

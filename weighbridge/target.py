@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from weighbridge.model import Model, Parameters
 BLOCK_ROWS = 4096
 # Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
 # last block that is not full, and a block of a thousand particles stays in the cache.
-SPAN_BLOCK = 32
+SPAN_BLOCK = 16
 
 Carry = TypeVar("Carry")
 
@@ -175,8 +175,23 @@ class Total(_ExactTerm):
         """Call ``f(parameters)`` or ``f(parameters, data)``, whichever the model has."""
         function = model.total_log_likelihood
         assert function is not None
-        takes_data = len(inspect.signature(function).parameters) > 1
-        return jnp.asarray(function(parameters, self.data) if takes_data else function(parameters))
+        value = on_data(function, self.data)(parameters)
+        return jnp.asarray(value, jnp.result_type(value, float))
+
+
+def on_data(function: Callable[..., Any], data: PyTree) -> Callable[[Any], Any]:
+    """A function of parameters from one of parameters, or of parameters and data.
+
+    >>> on_data(lambda p, y: p + y, 2)(1), on_data(lambda p, power=3: p**power, None)(2)
+    (3, 8)
+    """
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+    # What has a default may be a setting of the function's own, unless there are data to take.
+    takes_data = len(found) > 1 and (
+        data is not None or found[1].default is inspect.Parameter.empty
+    )
+    return (lambda parameters: function(parameters, data)) if takes_data else function
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["term", "temperature"], meta_fields=[])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.model import Model, unravel_positions
-from weighbridge.target import Total
+from weighbridge.target import Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
 PROBES = 3
@@ -30,10 +29,7 @@ class HostLikelihood:
     def __init__(self, model: Model, data: PyTree, position: Array) -> None:
         function = model.total_log_likelihood
         assert function is not None
-        takes_data = len(inspect.signature(function).parameters) > 1
-        self._function: Callable[[Named], Any] = (
-            (lambda parameters: function(parameters, data)) if takes_data else function
-        )
+        self._function: Callable[[Named], Any] = on_data(function, data)
         self.num_calls = 0
         self.num_evaluations = 0
         self._known: tuple[Any, Any] = (None, None)

@@ -21,6 +21,7 @@ from weighbridge.estimators.adaptive import Adaptive, AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
     Cloud,
+    Mover,
     Path,
     Report,
     Settings,
@@ -47,7 +48,7 @@ from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, combine_logs, require_resampling
 from weighbridge.result import Evidence, Trace
-from weighbridge.target import Rows, Term, Total
+from weighbridge.target import SPAN_BLOCK, Rows, Span, Term, Total
 
 # Effective particles of an island below which its estimate hangs on one of them.
 FEW_PARTICLES = 2.0
@@ -159,8 +160,8 @@ class Tempering:
                 take_step=take_step,
             )
         except Exception as error:
-            if host is None and needs_gradient(mover):
-                _explain_gradient(path, error)
+            if host is None:
+                _explain(path, mover, error)
             raise
         check_outcome(outcome)
         estimates = self.island_estimates(outcome, path)
@@ -412,13 +413,23 @@ def likelihood_term(
     if values is None or weight is None:
         raise ModelError("This model has a log-likelihood of rows: give it data.")
     rows = num_rows(values)
-    # Three binary digits after the first: at most an eighth is padding.
-    grain = 2 ** max(rows.bit_length() - 4, 0)
-    return Rows(*pad(values, weight, -(-rows // grain) * grain)), round(float(weight.sum()))
+    # Three binary digits after the first: at most an eighth is padding, which costs no time.
+    grain = max(2 ** max(rows.bit_length() - 4, 0), SPAN_BLOCK)
+    store = Rows(*pad(values, weight, -(-rows // grain) * grain))
+    return Span(store, 0, rows), round(float(weight.sum()))
 
 
-def _explain_gradient(path: Path, error: Exception) -> None:
-    """Say so if it is the gradient, and not the likelihood itself, that JAX cannot trace."""
+def _explain(path: Path, mover: Mover, error: Exception) -> None:
+    """Say so if it is a callback that JAX cannot run, or only the gradient that it cannot trace."""
+    if "CpuCallback" in str(error) and "dtype" in str(error):
+        raise ModelError(
+            "The log-likelihood calls back to Python from within JAX (pure_callback) in double "
+            "precision, which JAX allows only where jax_enable_x64 is set for all. Declare its "
+            "result as float32, or give the function in Python itself as total_log_likelihood: "
+            "it is then called on the host."
+        ) from error
+    if not needs_gradient(mover):
+        return
     abstract: Any = jax.ShapeDtypeStruct
     target, position = path.target(jnp.ones(())), abstract((path.model.dimension,), np.float64)
     try:

@@ -35,7 +35,8 @@ class AdaptiveWalk(Adaptive):
 
     Attributes:
         kernel: ``Metropolis``, ``Slice`` or ``Stretch``, with a step size in units of the
-            particles' spread; ``Stretch`` moves the particles of an island by each other.
+            particles' spread; ``Stretch`` moves the particles of an island by each other, and
+            is the slowest of them beyond a few dimensions.
         num_moves: moves at the next power.
         decorrelated: correlation to reach.
         max_moves: moves at most; by default 25 and 5 more for each dimension, for a random walk

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
 
-from weighbridge.base import Array, LogDensity
+from weighbridge.base import Array, LogDensity, MethodError
 from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.scale import push
 
@@ -148,6 +148,10 @@ class Slice:
 
     uses_batches: ClassVar[bool] = False
     ensemble: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.along not in ("directions", "coordinates"):
+            raise MethodError(f"along must be directions or coordinates, not {self.along!r}.")
 
     def init(self, position: Array, target: LogDensity) -> Point:
         """Evaluate the target at the position."""

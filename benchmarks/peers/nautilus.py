@@ -1,0 +1,32 @@
+"""nautilus: the defaults (2,000 live points, 10,000 effective samples), likelihood vectorised.
+
+Its documentation gives the error of log Z as 1 / sqrt(effective sample size). It refuses problems
+of one dimension.
+"""
+
+from __future__ import annotations
+
+import math
+
+import nautilus
+
+from benchmarks.peers.targets import Data, numpy_target
+from benchmarks.peers.tools import Answer, Run
+
+
+def prepare(name: str, data: Data) -> Run:
+    """One sampler a seed."""
+    target = numpy_target(name, data)
+
+    def run(seed: int) -> Answer:
+        sampler = nautilus.Sampler(
+            target.transform,
+            target.log_likelihood,
+            n_dim=target.dimension,
+            vectorized=True,
+            seed=seed,
+        )
+        sampler.run(verbose=False)
+        return Answer(float(sampler.log_z), 1 / math.sqrt(sampler.n_eff))
+
+    return run

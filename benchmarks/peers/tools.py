@@ -1,0 +1,60 @@
+"""The tools that are compared, and what the driver must know of them without importing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """What one run of a tool says.
+
+    Attributes:
+        log_evidence: in nats.
+        std_error: as the tool states it; NaN if it states none.
+        flags: its own warnings that the result is not to be trusted; None if it has no such thing.
+    """
+
+    log_evidence: float
+    std_error: float = float("nan")
+    flags: tuple[str, ...] | None = None
+
+
+Run = Callable[[int], Answer]
+"""An adapter's ``prepare(problem, data)`` returns one of these: from a seed to an answer."""
+
+
+class Tool(NamedTuple):
+    """One tool.
+
+    Attributes:
+        title: what the table calls it.
+        environment: folder of its virtual environment below ``.venv-peers``; empty for ours.
+        packages: whose versions are reported.
+        language: jax, or numpy for those that compile nothing or little.
+        keeps_compiled: whether it keeps compiled code on disk unless told not to.
+        ours: whether it is this library.
+    """
+
+    title: str
+    environment: str
+    packages: tuple[str, ...]
+    language: str
+    keeps_compiled: bool
+    ours: bool = False
+
+
+# The name is that of the adapter's module.
+TOOLS: dict[str, Tool] = {
+    "ours": Tool("weighbridge SMC", "", ("weighbridge", "jax"), "jax", True, True),
+    "particles": Tool(
+        "particles, waste-free tempering", "numpy1", ("particles", "numpy"), "numpy", False
+    ),
+    "blackjax": Tool("BlackJAX tempered SMC", "main", ("blackjax", "jax"), "jax", False),
+    "blackjax_nested": Tool("BlackJAX nested slice", "main", ("blackjax", "jax"), "jax", False),
+    "pymc": Tool("PyMC SMC", "main", ("pymc", "pytensor"), "numpy", True),
+    "dynesty": Tool("dynesty", "main", ("dynesty",), "numpy", False),
+    "ultranest": Tool("UltraNest", "main", ("ultranest",), "numpy", False),
+    "nautilus": Tool("nautilus", "main", ("nautilus-sampler",), "numpy", False),
+    "jaxns": Tool("JAXNS", "main", ("jaxns", "jax"), "jax", False),
+}

@@ -1,0 +1,59 @@
+"""One tool on one problem in a process of its own: ``python -m benchmarks.peers.worker``.
+
+Writes one line of JSON for each event, so that what was measured is kept when a later run takes
+too long: when the tool was imported, and for each seed its answer and how long it took. The first
+seed pays for setting up and compiling, the others find it done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import os
+import sys
+import time
+
+
+def say(channel: int, **event: object) -> None:
+    """One line for the driver."""
+    os.write(channel, (json.dumps(event) + "\n").encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tool")
+    parser.add_argument("problem")
+    parser.add_argument("data", help="an NPZ file of columns")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {options.core})  # before any library counts the processors
+    # Some tools print; the driver's lines go where only they go.
+    channel = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    adapter = importlib.import_module(f"benchmarks.peers.{options.tool}")
+    say(channel, imported=True)
+    import numpy as np
+
+    began = time.perf_counter()
+    with np.load(options.data) as file:
+        data = {name: file[name] for name in file}
+    run = adapter.prepare(options.problem, data)
+    for seed in range(options.seeds):
+        answer = run(seed)
+        seconds = time.perf_counter() - began
+        say(
+            channel,
+            seed=seed,
+            seconds=seconds,
+            log_evidence=answer.log_evidence,
+            std_error=None if math.isnan(answer.std_error) else answer.std_error,
+            flags=answer.flags,
+        )
+        began = time.perf_counter()
+
+
+if __name__ == "__main__":
+    main()
