@@ -23,7 +23,12 @@ METHODS = {
     "AIS": wb.AIS(),
     "thermodynamic": wb.Thermodynamic(),
     "stepping stones": wb.Thermodynamic(rule="stepping_stones"),
+    "IBIS": wb.IBIS(),
+    "SMC, random walk": wb.SMC(moves="random_walk"),
+    "SMC, waste-free": wb.SMC(num_particles=512, waste_free=True),
     "prior sampling": wb.PriorSampling(),
+    "AIS, SGHMC": wb.AIS(moves=wb.SGHMC()),
+    "sequential SG-MCMC": wb.SequentialSGMCMC(),
     "SGAIS": wb.SGAIS(chunk_size=100, batch_size=100),
 }
 HEADER = (
@@ -73,7 +78,8 @@ def main() -> None:
     rows = []
     for name, problem in PROBLEMS.items():
         for method_name, method in METHODS.items():
-            if isinstance(method, wb.SGAIS) and problem.data is None:
+            by_rows = isinstance(method, wb.SGAIS | wb.IBIS | wb.SequentialSGMCMC)
+            if by_rows and problem.data is None:
                 continue
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)

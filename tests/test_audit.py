@@ -81,6 +81,27 @@ def test_a_likelihood_on_the_host_is_looked_at_too():
     assert not SECOND_LOOK & set(result.flags)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_regular_posterior_is_answered_by_the_bridge(seed):
+    for problem in (problems.gaussian(), problems.beta_bernoulli()):
+        result = weigh(problem, seed)
+        found = result.diagnostics
+        assert found["answer"] == "bridge"
+        assert result.std_error == found["bridge_error"] < 0.01
+        assert abs(result.log_evidence - problem.log_evidence) < 5 * result.std_error
+        assert abs(found["path_log_evidence"] - problem.log_evidence) < 5 * found["path_error"]
+
+
+def test_where_a_gaussian_does_not_fit_the_path_is_the_answer():
+    for problem in (problems.shells(), problems.eggbox()):
+        result = weigh(problem, 0)
+        assert result.diagnostics["answer"] == "path"
+        assert result.log_evidence == result.diagnostics["path_log_evidence"]
+    few = weigh(problems.normal_in_box(), 0, wb.SMC(num_islands=4, num_particles=4))
+    assert "answer" not in few.diagnostics  # too few particles to fit one
+    assert "answer" not in weigh(problems.gaussian(), 0, wb.AIS()).diagnostics
+
+
 def test_the_same_seed_sees_the_same():
     first, again = (weigh(problems.spike_and_slab(), 1) for _ in range(2))
     assert first.log_evidence == again.log_evidence

@@ -97,7 +97,7 @@ class Perfect:
 
     def step(self, key, state, target):
         tempered = target.terms[-1]
-        rows, power = tempered.term, tempered.temperature
+        rows, power = tempered.term.rows, tempered.temperature
         precision = 1 + power * jnp.sum(rows.weight)
         mean = power * jnp.sum(rows.weight * rows.values) / precision
         position = mean + jax.random.normal(key, (1,)) / jnp.sqrt(precision)

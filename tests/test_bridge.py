@@ -97,3 +97,14 @@ def test_few_groups_state_no_error():
 def test_no_overlap_at_all_is_no_evidence():
     nothing = np.full((4, 8), -np.inf)
     assert bridge(np.zeros((4, 8)), nothing, np.zeros((4, 8))).log_evidence == -math.inf
+
+
+@pytest.mark.parametrize("size", [30, 200, 5000])
+@pytest.mark.parametrize("scale", [0.2, 1.0, 3.0])
+def test_khat_is_that_of_arviz(size, scale):
+    from arviz_stats.base import array_stats
+
+    log_ratio = scale * np.random.default_rng(size).normal(size=size)
+    expected = float(array_stats.psislw(-log_ratio)[1])  # it takes the log of inverse ratios
+    # It drops the unlikely part of the grid of slopes, which moves the fit a little.
+    assert pareto_khat(log_ratio) == pytest.approx(expected, abs=0.01)

@@ -202,7 +202,9 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
     if not dense:
         return jnp.sqrt(variance)
     covariance = (centred * share[:, None]).T @ centred
-    effective = 1.0 / jnp.sum(share**2)
+    # Copies that resampling made count once.
+    distinct = 1 + jnp.sum(jnp.diff(jnp.sort(position[:, 0])) > 0)
+    effective = jnp.minimum(1.0 / jnp.sum(share**2), distinct)
     few = effective < ENOUGH_PARTICLES * dimension
     trust = jnp.where(few, effective / (effective + dimension), 1.0)
     shrunk = trust * covariance + (1 - trust) * jnp.diag(variance)

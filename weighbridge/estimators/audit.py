@@ -21,20 +21,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import logsumexp, stdtr
 
 from weighbridge.base import Array
-from weighbridge.estimators.adaptive import Adaptive
+from weighbridge.estimators.adaptive import ENOUGH_PARTICLES, Adaptive
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal
+from weighbridge.estimators.bridge import Bridged, bridge
 from weighbridge.estimators.host_likelihood import HostLikelihood
 from weighbridge.model import Model
 from weighbridge.particles import Combined
 
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
-QUENCH_STREAM = 3
-QUENCH = np.array([4.0, 16.0, 64.0])
-QUENCH_MOVES = 5
+QUENCH_STREAM, BRIDGE_STREAM = 3, 4
+QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+QUENCH_MOVES = 3
 # Particles that do not drift are said to with this probability.
 FALSE_ALARM = 2e-4
 # Particles within this many nats of the best have ended in modes of one height.
@@ -126,6 +127,57 @@ def audit(
     return Audit(drift, drifting, *_importance(seed, path, fallen.cloud))
 
 
+def bridge_to_gaussians(seed: int, path: Path, cloud: Cloud) -> Bridged | None:
+    """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
+
+    The Gaussian of even islands is fitted to odd ones, and that of odd islands to even ones: a
+    proposal made of the draws that it is compared with would fit them too well.
+    """
+    position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
+    num_islands, _, dimension = position.shape
+    if num_islands < 4:
+        return None
+    generator = np.random.Generator(np.random.Philox(key=[seed, BRIDGE_STREAM]))
+    noise = generator.standard_normal(position.shape)
+    draws = np.empty_like(position)
+    at_particles, at_draws = np.empty(position.shape[:2]), np.empty(position.shape[:2])
+    for half in (0, 1):
+        fitted = _gaussian(position[1 - half :: 2], log_weight[1 - half :: 2])
+        if fitted is None:
+            return None
+        mean, root = fitted
+        draws[half::2] = mean + noise[half::2] @ root.T
+        back = np.linalg.solve(root, (position[half::2] - mean).reshape(-1, dimension).T).T
+        at_particles[half::2] = _log_normal(back.reshape(position[half::2].shape), root)
+        at_draws[half::2] = _log_normal(noise[half::2], root)
+    log_posterior = log_densities(path, position) - at_particles
+    log_proposal = log_densities(path, draws) - at_draws
+    return bridge(
+        log_posterior, np.where(np.isnan(log_proposal), -np.inf, log_proposal), log_weight
+    )
+
+
+def _gaussian(position: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Mean and Cholesky factor of weighted particles, if there are enough of them."""
+    dimension = position.shape[-1]
+    share = np.exp(log_weight - logsumexp(log_weight, axis=1, keepdims=True)).reshape(-1)
+    share = np.nan_to_num(share) / np.sum(np.nan_to_num(share))
+    if 1 / np.sum(share**2) < ENOUGH_PARTICLES * dimension:
+        return None
+    flat = position.reshape(-1, dimension)
+    covariance = np.atleast_2d(np.cov(flat.T, aweights=share))
+    try:
+        return share @ flat, np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _log_normal(noise: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """Log density of a Gaussian where its standardised coordinates are these."""
+    constant = 0.5 * len(root) * math.log(2 * math.pi) + np.sum(np.log(np.diag(root)))
+    return np.asarray(-0.5 * np.sum(noise**2, axis=-1) - constant)
+
+
 def _drift(before: np.ndarray, after: np.ndarray, std_error: float) -> tuple[float, bool]:
     """Mean change over islands, and whether a t-test finds it."""
     change = after - before
@@ -163,9 +215,7 @@ def _importance(
             return nothing
         noise = generator.standard_normal(position.shape)
         draws = mean + noise @ root.T
-        log_proposal = -0.5 * np.sum(noise**2, -1) - 0.5 * dimension * math.log(2 * math.pi)
-        log_proposal -= np.sum(np.log(np.diag(root)))
-        log_weight = log_densities(path, draws) - log_proposal
+        log_weight = log_densities(path, draws) - _log_normal(noise, root)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         draws = draws.reshape(-1, dimension)
         if not math.isfinite(log_weight.max()):

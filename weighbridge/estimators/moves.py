@@ -202,4 +202,4 @@ class AdaptiveHMC(Adaptive):
 
     def roaming(self, dimension: int) -> AdaptiveHMC:
         """Moves with steps of many lengths, which reach where the usual ones may not."""
-        return replace(self, num_moves=2 * self.max_moves, spread=3.0)
+        return replace(self, num_moves=self.max_moves, spread=3.0)
