@@ -60,9 +60,9 @@ def measure(problem: problems.Problem, method: object, num_seeds: int) -> list[s
     flagged = np.mean([bool(r.flags) for r in results])
     return [
         str(num_seeds),
-        f"{errors.mean():.3f}",
-        f"{math.sqrt(np.mean(errors**2)):.3f}",
-        f"{np.median(stated):.3f}",
+        f"{errors.mean():.4f}",
+        f"{math.sqrt(np.mean(errors**2)):.4f}",
+        f"{np.median(stated):.4f}",
         f"{z.mean():.2f}",
         f"{z.std():.2f}",
         f"{100 * flagged:.0f} %",

@@ -1,5 +1,7 @@
 """SMC, AIS, thermodynamic integration and prior sampling against exact evidence."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -7,6 +9,7 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
+from weighbridge.estimators.anneal import anneal_step
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
 BOUND = 5.5
@@ -168,3 +171,23 @@ def test_other_data_of_a_similar_size_compile_nothing():
     wb.evidence(model, np.ones(100), METHODS["smc"], seed=1)
     # The check of the row function traces it twice; the compiled programs do not.
     assert len(traces) - before <= 2
+
+
+@pytest.mark.parametrize("num_rows", [20, 60])
+def test_ais_and_smc_agree_on_the_mixture_of_the_paper(num_rows):
+    """Figure A1 of Cameron, Eggers & Kroon (2019): 1-D, 3 components, 9 parameters."""
+    model = wb.zoo.mixture.model(3, 1)
+    data = wb.zoo.mixture.simulate(num_rows, num_components=3, num_features=1, seed=1)
+    smc = wb.evidence(model, data, wb.SMC(num_particles=32), seed=0, progress=False)
+    ais = wb.evidence(model, data, wb.AIS(num_particles=32), seed=1, progress=False)
+    combined = math.hypot(smc.std_error, ais.std_error)
+    assert abs(smc.log_evidence - ais.log_evidence) < 5 * combined
+    assert combined < 0.6
+
+
+def test_other_numbers_of_rows_within_an_eighth_compile_nothing():
+    model = wb.zoo.gaussian.model()
+    wb.evidence(model, wb.zoo.gaussian.simulate(1010, seed=1), wb.SMC(), progress=False)
+    before = anneal_step._cache_size()
+    wb.evidence(model, wb.zoo.gaussian.simulate(1000, seed=2), wb.SMC(), seed=3, progress=False)
+    assert anneal_step._cache_size() == before

@@ -73,32 +73,72 @@ def bridge(
     >>> round(bridge(flat, flat, np.zeros((8, 200))).log_evidence, 10)
     3.0
     """
-    num_groups = len(log_ratio_posterior)
-    log_evidence = _solve(log_ratio_posterior, log_ratio_proposal, log_weight)
-    std_error = math.nan
-    if num_groups >= 4 and math.isfinite(log_evidence):
-        kept = [np.arange(num_groups) != left_out for left_out in range(num_groups)]
-        without = np.array(
-            [_solve(log_ratio_posterior[k], log_ratio_proposal[k], log_weight[k]) for k in kept]
-        )
-        without = without[np.isfinite(without)]
-        factor = (num_groups - 1) / num_groups
-        # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
-        tails = (num_groups - 1) / (num_groups - 3)
-        std_error = math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))
-    share = np.exp(log_weight - logsumexp(log_weight))
-    centred = np.minimum(log_ratio_posterior - log_evidence, 700.0)
-    overlap = float(np.sum(share / (0.5 * np.exp(centred) + 0.5)))
     usable = np.isfinite(log_weight) & np.isfinite(log_ratio_posterior)
+    share = np.exp(np.where(usable, log_weight - logsumexp(log_weight[usable]), -np.inf))
+    posterior = np.where(usable, log_ratio_posterior, 0.0)
+    sides = _Sides(posterior, log_ratio_proposal, share)
+    log_evidence = sides.solve()
     inverse = log_weight[usable] - log_ratio_posterior[usable]
     return Bridged(
         log_evidence,
-        std_error,
+        sides.error(log_evidence),
         pareto_khat(log_ratio_proposal),
         pareto_khat(inverse),
-        min(overlap, 1.0),
+        min(float(np.sum(share / (0.5 * _exp(posterior - log_evidence) + 0.5))), 1.0),
         min(_evenness(log_ratio_proposal), _evenness(-log_ratio_posterior[usable])) > EVEN,
     )
+
+
+class _Sides:
+    """Both samples, and the map whose fixed point is log Z."""
+
+    def __init__(self, posterior: np.ndarray, proposal: np.ndarray, share: np.ndarray) -> None:
+        self.posterior, self.proposal, self.share = posterior, proposal, share
+        effective = 1 / np.sum(share**2)
+        self.first = effective / (effective + proposal.size)
+        self.second = 1 - self.first
+
+    def sums(self, log_evidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Of each group, numerator and denominator of the ratio of sums, times Z below."""
+        above = 1 / (self.first + self.second * _exp(log_evidence - self.proposal))
+        below = self.share / (self.first * _exp(self.posterior - log_evidence) + self.second)
+        return np.mean(above, axis=1), np.sum(below, axis=1)
+
+    def solve(self) -> float:
+        """Iterate for log Z."""
+        if not np.isfinite(self.proposal).any():
+            return -math.inf
+        log_evidence = float(np.sum(self.share * self.posterior))
+        for _ in range(MAX_ITERATIONS):
+            above, below = self.sums(log_evidence)
+            change = math.log(above.mean()) - math.log(below.sum())
+            log_evidence += change
+            if abs(change) < CONVERGED:
+                break
+        return log_evidence
+
+    def error(self, log_evidence: float) -> float:
+        """The jackknife over groups: what leaving one out does to the fixed point."""
+        num_groups = len(self.share)
+        if num_groups < 4 or not math.isfinite(log_evidence):
+            return math.nan
+        above, below = self.sums(log_evidence)
+        weight = self.share.sum(axis=1)
+        without = np.log((above.sum() - above) / (num_groups - 1))
+        without -= np.log((below.sum() - below) / np.maximum(1 - weight, 1e-12))
+        # The first step of the iteration is the whole way but for a factor of its contraction.
+        step = 1e-4
+        shifted = [np.log(a.mean()) - np.log(b.sum()) for a, b in
+                   (self.sums(log_evidence + sign * step) for sign in (1, -1))]  # fmt: skip
+        without /= -(shifted[0] - shifted[1]) / (2 * step)
+        # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
+        tails = (num_groups - 1) / (num_groups - 3)
+        factor = (num_groups - 1) / num_groups
+        return math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))
+
+
+def _exp(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.exp(np.clip(values, -700.0, 700.0)))
 
 
 def _evenness(log_ratio: np.ndarray) -> float:
@@ -107,30 +147,6 @@ def _evenness(log_ratio: np.ndarray) -> float:
     if not finite.size:
         return 0.0
     return float(np.exp(2 * logsumexp(finite) - logsumexp(2 * finite)) / log_ratio.size)
-
-
-def _solve(posterior: np.ndarray, proposal: np.ndarray, log_weight: np.ndarray) -> float:
-    """Iterate for log Z; everything in logarithms."""
-    # Groups count by their evidence, as the particles of islands do.
-    log_share = (log_weight - logsumexp(log_weight)).reshape(-1)
-    usable = np.isfinite(log_share)
-    log_share, posterior = log_share[usable], posterior.reshape(-1)[usable]
-    proposal = proposal.reshape(-1)
-    effective = math.exp(-float(logsumexp(2 * log_share)))
-    log_first = math.log(effective / (effective + len(proposal)))
-    log_second = math.log(len(proposal) / (effective + len(proposal)))
-    log_evidence = float(np.median(posterior))
-    for _ in range(MAX_ITERATIONS):
-        common = log_second + log_evidence
-        above = logsumexp(proposal - np.logaddexp(log_first + proposal, common))
-        below = logsumexp(log_share - np.logaddexp(log_first + posterior, common))
-        following = float(above - math.log(len(proposal)) - below)
-        if not math.isfinite(following):
-            return -math.inf
-        change, log_evidence = abs(following - log_evidence), following
-        if change < CONVERGED:
-            break
-    return log_evidence
 
 
 def pareto_khat(log_ratio: np.ndarray) -> float:
