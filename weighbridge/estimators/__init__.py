@@ -1,13 +1,17 @@
 """Evidence estimators: the annealing core, and the methods on it."""
 
+from weighbridge.estimators.ais import AIS
 from weighbridge.estimators.bounds import Bounds, Verdict
 from weighbridge.estimators.ibis import IBIS, IBISRun
 from weighbridge.estimators.methods import Method, resolve, resolve_sequential
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
+from weighbridge.estimators.prior_sampling import PriorSampling
 from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC, SequentialSGMCMCRun
 from weighbridge.estimators.sgais import SGAIS, SGAISRun
-from weighbridge.estimators.tempering import AIS, SMC, PriorSampling, Tempering, Thermodynamic
+from weighbridge.estimators.smc import SMC
+from weighbridge.estimators.tempering import Tempering
+from weighbridge.estimators.thermodynamic import Thermodynamic
 from weighbridge.estimators.walks import AdaptiveWalk
 
 __all__ = [

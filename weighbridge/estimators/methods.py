@@ -6,11 +6,15 @@ import difflib
 from collections.abc import Callable
 
 from weighbridge.base import MethodError
+from weighbridge.estimators.ais import AIS
 from weighbridge.estimators.ibis import IBIS
+from weighbridge.estimators.prior_sampling import PriorSampling
 from weighbridge.estimators.sequential import SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais import SGAIS
-from weighbridge.estimators.tempering import AIS, SMC, PriorSampling, Tempering, Thermodynamic
+from weighbridge.estimators.smc import SMC
+from weighbridge.estimators.tempering import Tempering
+from weighbridge.estimators.thermodynamic import Thermodynamic
 
 Method = SGAIS | IBIS | SequentialSGMCMC | Tempering
 

@@ -18,7 +18,7 @@ from weighbridge.estimators.anneal import Annealed, Cloud, Settings, anneal
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.sequential import HeldMethod, SequentialMethod, require_counts
 from weighbridge.estimators.sgais import FEW_PARTICLES, PUBLISHED_KERNEL, SGAIS, SGAISRun
-from weighbridge.estimators.tempering import SMC
+from weighbridge.estimators.smc import SMC
 from weighbridge.model import EDGE, Model, Parameters
 from weighbridge.numerics import double_precision
 from weighbridge.particles import Combined, combine_islands

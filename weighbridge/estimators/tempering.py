@@ -1,4 +1,4 @@
-"""Estimators that temper the likelihood of all the data: SMC, AIS, thermodynamic, prior sampling.
+"""What estimators that temper the likelihood of all the data have in common.
 
 All run the annealing core on the path p(theta) p(data | theta)^lambda; they differ in the schedule,
 in whether they resample, and in how the path becomes a number.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,28 +17,24 @@ import numpy as np
 
 from weighbridge.base import MethodError, ModelError, PyTree, Status
 from weighbridge.data import num_rows, pad
-from weighbridge.estimators.adaptive import Adaptive, AdaptiveInfo
+from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
-    Cloud,
     Mover,
     Path,
     Report,
     Settings,
     anneal,
     anneal_step,
-    chunk_log_likelihoods,
     draw_cloud,
-    moments,
 )
 from weighbridge.estimators.audit import Audit, audit, bridge_to_gaussians
 from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
-from weighbridge.estimators.moves import Repeat, Stay
+from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
-    MOVES,
     Moves,
     check_moves,
     choose_mover,
@@ -47,7 +43,7 @@ from weighbridge.estimators.walks import (
 )
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import check_seed, double_precision
-from weighbridge.particles import Combined, combine_islands, combine_logs, require_resampling
+from weighbridge.particles import Combined, combine_islands
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import SPAN_BLOCK, Rows, Span, Term, Total
 
@@ -204,215 +200,6 @@ class Tempering:
             flags=_flags(outcome, combined, second),
             elapsed=time.perf_counter() - began,
         )
-
-
-@dataclass(frozen=True)
-class SMC(Tempering):
-    r"""Sequential Monte Carlo along p(theta) p(data | theta)^lambda.
-
-    .. math:: \log \hat Z = \sum_t \log \sum_i W_i^{(t)}
-              p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
-
-    The next power is where the conditional ESS meets its target; particles are resampled when
-    their weights have degenerated, and moved until they have forgotten where they were. Where the
-    posterior is near enough to a Gaussian, a bridge between the last particles and Gaussians fitted
-    to them (see ``estimators.bridge``) gives the answer, with a far smaller error; where it is not,
-    by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has both. Del Moral,
-    Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob (2021), Bayesian
-    Analysis 16:745-771.
-
-    Args:
-        num_islands: independent populations; their spread is the error bar.
-        num_particles: particles of each island.
-        target_ess: ESS of a step, as a fraction of the particles.
-        moves: how particles move: "hmc", or without gradients "random_walk", "slice" or "stretch";
-            a mover (``AdaptiveHMC``, ``AdaptiveWalk``) with settings of its own; or a kernel
-            (``SGHMC``) with step sizes for one row, of which 20 steps are made at each power. By
-            default HMC, and a random walk where the likelihood is on the host.
-        max_annealing_steps: after so many the rest is taken at once, and the result says so.
-        resampling: systematic, stratified, multinomial or residual. With multinomial, which
-            resamples at every step, ``diagnostics["genealogy_error"]`` is a second opinion on
-            the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika
-            105:609-625).
-        waste_free: resample only one of P particles, and keep all states of the chains of P - 1
-            moves that start there (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148); True for
-            P of at most 8, or P itself, which must divide ``num_particles``. A step makes less
-            than one move for each particle: take more of them.
-
-    >>> import weighbridge as wb
-    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
-    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, SMC(), seed=0)
-    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 4 * result.std_error
-    True
-    """
-
-    resampling: str = "systematic"
-    waste_free: bool | int = False
-
-    bridges: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_resampling(self.resampling)
-        if not self.waste_free:
-            return
-        length = self.chain_length
-        if not isinstance(self.waste_free, int) or length < 2 or self.num_particles % length:
-            raise MethodError(
-                f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
-                f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
-            )
-        if not isinstance(self.moves, str | Adaptive):
-            raise MethodError(
-                f"waste_free=True keeps the states of chains that tune themselves: use moves from "
-                f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."
-            )
-
-    @property
-    def chain_length(self) -> int:
-        """States of a waste-free chain: for True the largest divisor up to 8."""
-        if self.waste_free is True:
-            return max(length for length in range(1, 9) if self.num_particles % length == 0)
-        return self.waste_free or 1
-
-    @property
-    def resample_below(self) -> float:  # type: ignore[override]
-        """Multinomial resampling happens at every step, as the theory of its genealogy asks.
-
-        So does waste-free resampling, which would otherwise have more particles at every step.
-        """
-        return 2.0 if self.resampling == "multinomial" or self.waste_free else 0.5
-
-    def resampling_scheme(self) -> str:
-        """Name of the resampling scheme."""
-        return self.resampling
-
-
-@dataclass(frozen=True)
-class AIS(Tempering):
-    r"""Annealed importance sampling: the same path, never resampled.
-
-    .. math:: \hat Z = \frac1M \sum_i \prod_t p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
-
-    Neal (2001), Statistics and Computing 11:125-139. The adaptive schedule meets a target ESS;
-    the fixed ones are linear, or the sigmoidal lambda_t = sigma(delta (2t/T - 1)), shifted and
-    scaled to go from 0 to 1 (Grosse, Ghahramani & Adams 2015, arXiv:1511.02543).
-
-    Args:
-        num_islands, num_particles, target_ess, moves, max_annealing_steps: as in ``SMC``.
-        path: adaptive, linear or sigmoidal.
-        num_steps: powers of a fixed schedule.
-        steepness: delta of the sigmoidal one.
-    """
-
-    target_ess: float = 0.9
-    path: Literal["adaptive", "linear", "sigmoidal"] = "adaptive"
-    num_steps: int = 100
-    steepness: float = 4.0
-
-    resample_below: ClassVar[float] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.path not in ("adaptive", "linear", "sigmoidal"):
-            raise MethodError(f"path must be adaptive, linear or sigmoidal, not {self.path!r}.")
-        if self.num_steps < 1 or not self.steepness > 0:
-            raise MethodError("num_steps must be at least 1, and steepness positive.")
-
-    def schedule(self) -> np.ndarray | None:
-        """The fixed powers, or None."""
-        if self.path == "adaptive":
-            return None
-        fraction = np.arange(self.num_steps + 1) / self.num_steps
-        if self.path == "sigmoidal":
-            curve = 1 / (1 + np.exp(-self.steepness * (2 * fraction - 1)))
-            fraction = (curve - curve[0]) / (curve[-1] - curve[0])
-        fraction[-1] = 1.0
-        return np.asarray(fraction[1:])
-
-
-@dataclass(frozen=True)
-class Thermodynamic(Tempering):
-    r"""Thermodynamic integration, or stepping stones, along the tempered path.
-
-    .. math:: \log Z = \int_0^1 E_\lambda[\ell] \, d\lambda \approx \sum_t
-        \tfrac{\Delta_t}{2} (E_t + E_{t+1}) - \tfrac{\Delta_t^2}{12} (V_{t+1} - V_t)
-
-    with E and V the mean and variance of the log-likelihood at each power: the trapezium rule with
-    its second-order correction (Friel, Hurn & Wyse 2014, Statistics and Computing 24:709-723).
-    Stepping stones multiply the ratios of neighbouring normalising constants instead (Xie et al.
-    2011, Systematic Biology 60:150-160).
-
-    Args:
-        num_islands, num_particles, target_ess, moves, max_annealing_steps: as in ``SMC``.
-        rule: trapezium or stepping_stones.
-    """
-
-    target_ess: float = 0.9
-    rule: Literal["trapezium", "stepping_stones"] = "trapezium"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rule not in ("trapezium", "stepping_stones"):
-            raise MethodError(f"rule must be trapezium or stepping_stones, not {self.rule!r}.")
-
-    def island_estimates(self, outcome: Annealed, path: Path) -> np.ndarray:
-        """Integrate along the path, or add up its stones."""
-        if self.rule == "stepping_stones":
-            return np.asarray(np.sum([step.log_increment for step in outcome.steps], axis=0))
-        last = _final_moments(path, outcome.cloud)
-        means = np.array([*(step.mean for step in outcome.steps), last[0]])
-        variances = np.array([*(step.variance for step in outcome.steps), last[1]])
-        width = np.diff(outcome.powers)[:, None]
-        area = 0.5 * width * (means[1:] + means[:-1])
-        return np.asarray(np.sum(area - width**2 / 12 * np.diff(variances, axis=0), axis=0))
-
-    def combine(self, islands: np.ndarray) -> Combined:
-        """The rule estimates log Z itself, so its islands are averaged as they are."""
-        if self.rule == "stepping_stones":
-            return combine_islands(islands)
-        return combine_logs(islands)
-
-
-@dataclass(frozen=True)
-class PriorSampling(Tempering):
-    r"""The mean likelihood over draws from the prior.
-
-    .. math:: \hat Z = \frac1M \sum_i p(y | \theta_i), \qquad \theta_i \sim p(\theta)
-
-    Right in expectation, and hopeless where the likelihood is peaked: then the estimate hangs
-    on one draw, and the status says so.
-
-    Args:
-        num_islands: independent sets of draws.
-        num_particles: draws of each.
-    """
-
-    num_particles: int = 4096
-    moves: Moves = Stay()  # noqa: RUF009
-
-    resample_below: ClassVar[float] = 0.0
-
-    @property
-    def name(self) -> str:
-        """What results call the method."""
-        return "prior_sampling"
-
-    def schedule(self) -> np.ndarray:
-        """All at once."""
-        return np.ones(1)
-
-
-def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
-    if isinstance(path.chunk, HostLikelihood):
-        values = path.chunk.of_cloud(path.model, cloud.position)
-    else:
-        values = _log_likelihoods(path, cloud.position)
-    return np.asarray(_moments(values, cloud.log_weight))
-
-
-_log_likelihoods = jax.jit(chunk_log_likelihoods)
-_moments = jax.jit(jax.vmap(moments))
 
 
 def likelihood_term(

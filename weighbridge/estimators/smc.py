@@ -1,0 +1,94 @@
+"""Sequential Monte Carlo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weighbridge.base import MethodError
+from weighbridge.estimators.adaptive import Adaptive
+from weighbridge.estimators.tempering import Tempering
+from weighbridge.estimators.walks import MOVES
+from weighbridge.particles import require_resampling
+
+
+@dataclass(frozen=True)
+class SMC(Tempering):
+    r"""Sequential Monte Carlo along p(theta) p(data | theta)^lambda.
+
+    .. math:: \log \hat Z = \sum_t \log \sum_i W_i^{(t)}
+              p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
+
+    The next power is where the conditional ESS meets its target; particles are resampled when
+    their weights have degenerated, and moved until they have forgotten where they were. Where the
+    posterior is near enough to a Gaussian, a bridge between the last particles and Gaussians fitted
+    to them (see ``estimators.bridge``) gives the answer, with a far smaller error; where it is not,
+    by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has both. Del Moral,
+    Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob (2021), Bayesian
+    Analysis 16:745-771.
+
+    Args:
+        num_islands: independent populations; their spread is the error bar.
+        num_particles: particles of each island.
+        target_ess: ESS of a step, as a fraction of the particles.
+        moves: how particles move: "hmc", or without gradients "random_walk", "slice" or "stretch";
+            a mover (``AdaptiveHMC``, ``AdaptiveWalk``) with settings of its own; or a kernel
+            (``SGHMC``) with step sizes for one row, of which 20 steps are made at each power. By
+            default HMC, and a random walk where the likelihood is on the host.
+        max_annealing_steps: after so many the rest is taken at once, and the result says so.
+        resampling: systematic, stratified, multinomial or residual. With multinomial, which
+            resamples at every step, ``diagnostics["genealogy_error"]`` is a second opinion on
+            the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika
+            105:609-625).
+        waste_free: resample only one of P particles, and keep all states of the chains of P - 1
+            moves that start there (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148); True for
+            P of at most 8, or P itself, which must divide ``num_particles``. A step makes less
+            than one move for each particle: take more of them.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, SMC(), seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 4 * result.std_error
+    True
+    """
+
+    resampling: str = "systematic"
+    waste_free: bool | int = False
+
+    bridges: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_resampling(self.resampling)
+        if not self.waste_free:
+            return
+        length = self.chain_length
+        if not isinstance(self.waste_free, int) or length < 2 or self.num_particles % length:
+            raise MethodError(
+                f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
+                f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
+            )
+        if not isinstance(self.moves, str | Adaptive):
+            raise MethodError(
+                f"waste_free=True keeps the states of chains that tune themselves: use moves from "
+                f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."
+            )
+
+    @property
+    def chain_length(self) -> int:
+        """States of a waste-free chain: for True the largest divisor up to 8."""
+        if self.waste_free is True:
+            return max(length for length in range(1, 9) if self.num_particles % length == 0)
+        return self.waste_free or 1
+
+    @property
+    def resample_below(self) -> float:  # type: ignore[override]
+        """Multinomial resampling happens at every step, as the theory of its genealogy asks.
+
+        So does waste-free resampling, which would otherwise have more particles at every step.
+        """
+        return 2.0 if self.resampling == "multinomial" or self.waste_free else 0.5
+
+    def resampling_scheme(self) -> str:
+        """Name of the resampling scheme."""
+        return self.resampling
