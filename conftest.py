@@ -1,6 +1,14 @@
-"""Examples in documentation may write files: they do so in a folder of their own."""
+"""What all tests share: examples write into a folder of their own, programs are not hoarded."""
 
+import jax
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_do_not_pile_up():
+    """Let compiled programs go after each file: thousands of them in one process crash XLA."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)

@@ -204,6 +204,7 @@ def test_a_real_run_of_several_rounds():
     assert found["annealing_steps"] >= len(result.trace.power) * found["num_rounds"] // 2
     # The second opinion shrinks with the first.
     assert found["genealogy_error"] < once.diagnostics["genealogy_error"]
-    assert 0.4 < found["genealogy_error"] / result.std_error < 2.5
+    assert 0.4 < found["genealogy_error"] / found["path_error"] < 2.5
+    assert found["answer"] == "bridge"
     assert abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
     assert result.summary()["mu", "sd"] == pytest.approx(0.1, rel=0.2)

@@ -115,16 +115,31 @@ def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
 
 
 def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Combined]:
-    """The standard error of several rounds together, and their islands combined."""
-    islands = np.concatenate([r.diagnostics["island_log_evidence"] for r in results])
-    combined = method.combine(islands)
+    """The standard error of several rounds together, and their answers combined.
+
+    Rounds are independent, so answers by a bridge are averaged; if fewer than half of the rounds
+    have one, the islands' paths count instead.
+    """
+    combined = _all_islands(results, method)
     if len(results) == 1:
         return results[0].std_error, combined
+    bridged = [r for r in results if r.diagnostics.get("answer") == "bridge"]
+    if 2 * len(bridged) >= len(results):
+        std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
+        mean = float(np.mean([r.log_evidence for r in bridged]))
+        return std_error, combined._replace(log_evidence=mean, std_error=std_error)
     biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
+    errors = [r.diagnostics.get("path_error", r.std_error) for r in results]
     # Each round's own error, and the spread over the islands of all rounds: the larger counts.
-    within = float(np.mean([r.std_error**2 - b**2 for r, b in zip(results, biases)]))
+    within = float(np.mean([error**2 - b**2 for error, b in zip(errors, biases)]))
     chance = max(within / len(results), combined.std_error**2)
-    return math.hypot(math.sqrt(chance), _bias(results)), combined
+    std_error = math.hypot(math.sqrt(chance), _bias(results))
+    return std_error, combined._replace(std_error=std_error)
+
+
+def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:
+    """The paths of all islands as one."""
+    return method.combine(np.concatenate([r.diagnostics["island_log_evidence"] for r in results]))
 
 
 def merge(results: Sequence[Evidence], method: Method) -> Evidence:
@@ -146,15 +161,13 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
         std_error=std_error,
         samples={n: np.concatenate([r.samples[n] for r in results]) for n in first.samples},
         log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
-        diagnostics=_diagnostics(results, std_error, combined),
+        diagnostics=_diagnostics(results, combined, _all_islands(results, method)),
         flags=_flags(results, method, std_error, combined),
         elapsed=sum(result.elapsed for result in results),
     )
 
 
-def _diagnostics(
-    results: Sequence[Evidence], std_error: float, combined: Combined
-) -> dict[str, Any]:
+def _diagnostics(results: Sequence[Evidence], answer: Combined, path: Combined) -> dict[str, Any]:
     found = dict(results[0].diagnostics)
     islands = [r.diagnostics["island_log_evidence"] for r in results]
     found |= {
@@ -171,8 +184,12 @@ def _diagnostics(
             known = all(error is not None for error in errors)
             # Of a mean over rounds.
             found[name] = math.hypot(*errors) / len(errors) if known else None
+    by_path = answer.log_evidence == path.log_evidence
     if "path_log_evidence" in found:
-        found |= {"path_log_evidence": combined.log_evidence, "path_error": std_error}
+        path_error = answer.std_error if by_path else path.std_error
+        found |= {"path_log_evidence": path.log_evidence, "path_error": path_error}
+    if "answer" in found:
+        found["answer"] = "path" if by_path else "bridge"
     if "heating_bias" in found:
         found["heating_bias"] = _bias(results)
     return found

@@ -127,7 +127,7 @@ def audit(
     return Audit(drift, drifting, *_importance(seed, path, fallen.cloud))
 
 
-def bridge_to_gaussians(seed: int, path: Path, cloud: Cloud) -> Bridged | None:
+def bridge_to_gaussians(seed: int, first_island: int, path: Path, cloud: Cloud) -> Bridged | None:
     """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
 
     The Gaussian of even islands is fitted to odd ones, and that of odd islands to even ones: a
@@ -137,7 +137,8 @@ def bridge_to_gaussians(seed: int, path: Path, cloud: Cloud) -> Bridged | None:
     num_islands, _, dimension = position.shape
     if num_islands < 4:
         return None
-    generator = np.random.Generator(np.random.Philox(key=[seed, BRIDGE_STREAM]))
+    stream = np.random.Philox(key=[seed, BRIDGE_STREAM], counter=[0, first_island, 0, 0])
+    generator = np.random.Generator(stream)
     noise = generator.standard_normal(position.shape)
     draws = np.empty_like(position)
     at_particles, at_draws = np.empty(position.shape[:2]), np.empty(position.shape[:2])

@@ -171,8 +171,8 @@ class Tempering:
                 seed, islands, outcome, path, combined, take_step, scheme, self.chain_length
             )
         crossing = None
-        if first_island == 0 and self.bridges:
-            crossing = bridge_to_gaussians(seed, path, outcome.cloud)
+        if self.bridges:
+            crossing = bridge_to_gaussians(seed, first_island, path, outcome.cloud)
         answer: Combined | Audit | Bridged = combined
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
@@ -189,12 +189,14 @@ class Tempering:
             log_weights=_normalised(log_weight),
             diagnostics={
                 "island_log_evidence": estimates,
+                "path_log_evidence": combined.log_evidence,
+                "path_error": combined.std_error,
                 "genealogy_error": _genealogy_error(outcome, self),
                 "annealing_steps": len(outcome.steps),
                 **_host_diagnostics(host),
                 **_move_diagnostics(outcome),
                 **_counts(outcome),
-                **_audit_diagnostics(second, combined),
+                **_audit_diagnostics(second),
                 **_bridge_diagnostics(crossing, answer is crossing),
             },
             flags=_flags(outcome, combined, second),
@@ -338,13 +340,11 @@ def _genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     return math.sqrt(variance) if variance > 0 else None
 
 
-def _audit_diagnostics(second: Audit | None, path: Combined) -> dict[str, float]:
-    """What the second look found, and what the path said."""
+def _audit_diagnostics(second: Audit | None) -> dict[str, float]:
+    """What the second look found."""
     if second is None:
         return {}
     return {
-        "path_log_evidence": path.log_evidence,
-        "path_error": path.std_error,
         "drift": second.drift,
         "quenched_log_evidence": second.log_evidence,
         "quenched_error": second.std_error,
