@@ -86,6 +86,11 @@ def main() -> None:
             num_seeds = int(min(options.seeds, max(options.budget / once.elapsed, 20)))
             rows.append([name, method_name, *measure(problem, method, num_seeds)])
             print(" | ".join(rows[-1]), flush=True)
+            write(rows)  # a run that is cut short leaves what it has
+
+
+def write(rows: list[list[str]]) -> None:
+    """The table so far, and how to read it."""
     num_tests = 2 * len(rows)
     body = (
         report.table(HEADER, rows)
