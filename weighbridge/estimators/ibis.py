@@ -322,7 +322,7 @@ class IBISRun:
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far."""
         combined = combine_islands(self.log_evidences)
-        samples, log_weights = posterior(self.model, self._weighted())
+        samples, log_weights = posterior(self.model, *self._weighted()[:2])
         return Evidence(
             log_evidence=combined.log_evidence,
             std_error=combined.std_error,

@@ -156,10 +156,12 @@ def row_log_likelihoods(model: Model, positions: Array, values: PyTree) -> Array
     return jax.vmap(jax.vmap(evaluate))(positions)
 
 
-def posterior(model: Model, cloud: Cloud) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The particles as named draws, and their normalised log weights."""
-    draws = unravel_positions(model, cloud.position.reshape(-1, model.dimension))
-    log_weights = np.asarray(cloud.log_weight).reshape(-1)
+def posterior(
+    model: Model, position: Array | np.ndarray, log_weight: Array | np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Weighted positions as named draws, and their normalised log weights."""
+    draws = unravel_positions(model, position.reshape(-1, model.dimension))
+    log_weights = np.asarray(log_weight).reshape(-1)
     log_weights = log_weights - log_weights.max()
     log_weights = log_weights - np.log(np.sum(np.exp(log_weights)))
     return {name: np.asarray(draws[name]) for name in model.names}, log_weights

@@ -329,7 +329,7 @@ class SGAISRun:
         """The evidence so far."""
         log_evidence, std_error = self._combine()
         columns = np.array(self.path).T
-        samples, log_weights = posterior(self.model, self.cloud)
+        samples, log_weights = posterior(self.model, *self.cloud[:2])
         return Evidence(
             log_evidence=log_evidence,
             std_error=std_error,

@@ -33,6 +33,7 @@ from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
     Moves,
@@ -41,7 +42,7 @@ from weighbridge.estimators.walks import (
     needs_gradient,
     require_walkers,
 )
-from weighbridge.model import Model, unravel_positions
+from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands
 from weighbridge.result import Evidence, Trace
@@ -179,14 +180,15 @@ class Tempering:
             answer, position, log_weight = second, second.position, second.log_weight
         elif crossing is not None and crossing.agrees(*combined[:2]):
             answer = crossing
+        samples, log_weights = posterior(model, position, log_weight)
         return Evidence(
             log_evidence=answer.log_evidence,
             std_error=answer.std_error,
             num_observations=count,
             method=self.name,
             trace=_trace(outcome, count),
-            samples=_draws(model, position),
-            log_weights=_normalised(log_weight),
+            samples=samples,
+            log_weights=log_weights,
             diagnostics={
                 "island_log_evidence": estimates,
                 "path_log_evidence": combined.log_evidence,
@@ -274,17 +276,6 @@ def _trace(outcome: Annealed, count: int) -> Trace:
         annealing_steps=np.arange(1.0, len(steps) + 1),
         ess=np.array([step.ess.mean() for step in steps]),
     )
-
-
-def _draws(model: Model, position: np.ndarray) -> dict[str, np.ndarray]:
-    draws = unravel_positions(model, position.reshape(-1, model.dimension))
-    return {name: np.asarray(draws[name]) for name in model.names}
-
-
-def _normalised(log_weight: np.ndarray) -> np.ndarray:
-    log_weights = log_weight.reshape(-1)
-    log_weights = log_weights - log_weights.max()
-    return np.asarray(log_weights - np.log(np.sum(np.exp(log_weights))))
 
 
 def _counts(outcome: Annealed) -> dict[str, int]:
