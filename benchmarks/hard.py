@@ -37,6 +37,8 @@ HEADER = (
     "s a run",
 )
 TOLERANCE = 0.1
+# The second look's thresholds were chosen on seeds below this.
+FIRST_SEED = 1000
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -44,14 +46,14 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     problem = problems.CATALOGUE[name].build()
     runs: list[dict[str, Any]] = []
     began = time.perf_counter()
-    for seed in range(options.seeds):
-        if seed >= options.least and time.perf_counter() - began > options.budget:
+    for number in range(options.seeds):
+        if number >= options.least and time.perf_counter() - began > options.budget:
             break
         result = wb.evidence(
             problem.model,
             problem.data,
             wb.SMC(),
-            seed=seed,
+            seed=FIRST_SEED + number,
             tolerance=TOLERANCE,
             time_limit=options.time_limit,
             progress=False,
@@ -64,7 +66,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 "seconds": result.elapsed,
             }
         )
-        print(name, seed, runs[-1], flush=True)
+        print(name, number, runs[-1], flush=True)
     return {"log_evidence": problem.log_evidence, "runs": runs}
 
 
@@ -100,8 +102,9 @@ def body(records: dict[str, Any], options: argparse.Namespace) -> str:
     """Both tables and what follows from them."""
     parts = [
         f"`wb.evidence(model, data, wb.SMC(), tolerance={TOLERANCE}, "
-        f"time_limit={options.time_limit:g})`, one core, the first seed with compilation. Right is "
-        "within three stated errors."
+        f"time_limit={options.time_limit:g})`, one core, the first seed with compilation. Seeds from "
+        f"{FIRST_SEED} on, none of which was used to choose a threshold. Right is within three "
+        "stated errors."
     ]
     for title, names in (("Problems that mislead", HARD), ("Problems that do not", EASY)):
         known = [name for name in names if name in records]

@@ -11,6 +11,7 @@ from benchmarks import problems
 from weighbridge.base import Status
 from weighbridge.estimators.anneal import Cloud, Path
 from weighbridge.estimators.audit import Audit, _drift, _importance
+from weighbridge.estimators.crossing import bridge_to_gaussians, fit_scores
 from weighbridge.particles import Combined
 from weighbridge.target import Total
 
@@ -126,8 +127,8 @@ def test_drift_is_tested_over_islands():
 def test_false_alarms_of_the_drift_test_are_as_rare_as_stated():
     rng = np.random.default_rng(1)
     alarms = [_drift(np.zeros(8), rng.normal(size=8), 0.0)[1] for _ in range(20_000)]
-    # 2e-4 of 20,000 is 4; a Poisson of mean 4 is above 14 once in 36,000.
-    assert sum(alarms) <= 14
+    # 5e-3 of 20,000 is 100, give or take 10.
+    assert 60 < sum(alarms) < 140
 
 
 def half_square(parameters):
@@ -142,7 +143,7 @@ def test_the_gaussian_of_quenched_particles_is_scaled_back():
     with jax.enable_x64(True):
         cloud = Cloud(jnp.asarray(position), jnp.zeros((4, 256)), jnp.zeros((4, 256), int))
         log_evidence, error, ess, draws, log_weight = _importance(
-            0, Path(model, (), Total(None)), cloud
+            0, Path(model, (), Total(None)), cloud, True
         )
     exact = -1.5 * np.log(1 + 1 / 0.01)
     assert abs(log_evidence - exact) < 5 * error < 0.1
@@ -158,3 +159,60 @@ def test_a_small_sample_never_overrules_the_path():
     assert few._replace(ess=500.0).exceeds(path)
     assert not few._replace(ess=500.0, log_evidence=-9.6).exceeds(path)
     assert few._replace(ess=500.0).exceeds(Combined(-10.0, float("nan"), 0.4))
+
+
+@pytest.mark.parametrize("num_islands", [4, 16])
+def test_the_error_of_the_bridge_counts_what_fitting_to_each_other_adds(num_islands):
+    """On a Gaussian all error comes from fitted moments; halves fitted to each other gave 1.20."""
+    prior = dist.Normal(0, 1).expand([3]).to_event(1)
+    likelihood = lambda p: -0.5 * jnp.sum(p["x"] ** 2)  # noqa: E731
+    path = Path(wb.Model({"x": prior}, total_log_likelihood=likelihood), (), Total())
+    exact, scores = -1.5 * np.log(2), []
+    with jax.enable_x64(True):
+        for seed in range(200):
+            draws = np.random.default_rng(seed).normal(size=(num_islands, 64, 3)) / np.sqrt(2)
+            cloud = Cloud(draws, np.zeros((num_islands, 64)), None)
+            bridged = bridge_to_gaussians(seed, 0, path, cloud, differentiable=False)
+            scores.append((bridged.log_evidence - exact) / bridged.std_error)
+    # The standard deviation of 200 scores is good to 5 %; three of those, and the tails of few
+    # degrees of freedom, which the stated error allows for.
+    assert 0.8 < np.std(scores) < 1.15
+    assert abs(np.mean(scores)) < 4 / np.sqrt(200)
+
+
+def test_a_gaussian_fitted_to_scores_is_exact_with_few_particles():
+    generator = np.random.default_rng(0)
+    root = np.tril(generator.normal(size=(5, 5))) + 3 * np.eye(5)
+    mean = np.arange(5.0)
+    position = generator.normal(size=(7, 5)) * 10  # from anywhere: not even from the Gaussian
+    score = -np.linalg.solve(root @ root.T, (position - mean).T).T
+    found, factor = fit_scores(position, score, np.full(7, 1 / 7))
+    np.testing.assert_allclose(found, mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(factor @ factor.T, root @ root.T, rtol=1e-9)
+
+
+def test_particles_without_weight_or_score_do_not_spoil_the_fit():
+    generator = np.random.default_rng(0)
+    position = generator.normal(size=(50, 2))
+    score, share = -4 * (position - 1), np.full(50, 1 / 48)
+    score[0], share[1] = np.nan, 0.0
+    position[1] = 1e6
+    score[1] = 1e9
+    mean, root = fit_scores(position, score, share)
+    np.testing.assert_allclose(mean, 1.0)
+    np.testing.assert_allclose(root, np.eye(2) / 2, atol=1e-12)
+
+
+def test_a_gaussian_posterior_is_bridged_to_rounding():
+    problem = problems.linear(200)
+    result = weigh(problem, 0)
+    assert result.diagnostics["answer"] == "bridge"
+    assert abs(result.log_evidence - problem.log_evidence) < 5 * result.std_error + 1e-9
+    assert result.std_error < 1e-6
+
+
+def test_a_density_that_is_no_gaussian_falls_back_on_moments():
+    """Scores of a bimodal density point outwards at its middle: their Gaussian is none."""
+    result = weigh(problems.shells(), 0)
+    assert result.diagnostics["answer"] == "path"
+    assert np.isfinite(result.diagnostics["bridge_log_evidence"])

@@ -97,6 +97,10 @@ class Adaptive:
         """As many moves as there may be, to see whether the particles drift."""
         return self.tuned(self.first_step_size(), self.most_moves(dimension))
 
+    def falling(self) -> Self:
+        """A few moves, for particles that need only fall towards the highest mode in reach."""
+        return self.tuned(self.first_step_size(), 3)
+
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
         """Move all particles, and tune for the next power."""
         setting = self.setting(cloud, cloud)

@@ -18,26 +18,21 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp, stdtr
+from scipy.special import stdtr
 
-from weighbridge.base import Array
-from weighbridge.estimators.adaptive import ENOUGH_PARTICLES, Adaptive
+from weighbridge.estimators.adaptive import Adaptive
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal
-from weighbridge.estimators.bridge import Bridged, bridge
-from weighbridge.estimators.host_likelihood import HostLikelihood
-from weighbridge.model import Model
+from weighbridge.estimators.crossing import log_densities, log_normal
+from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
 
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
-QUENCH_STREAM, BRIDGE_STREAM = 3, 4
+QUENCH_STREAM = 3
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-QUENCH_MOVES = 3
-# Particles that do not drift are said to with this probability.
-FALSE_ALARM = 2e-4
+# Particles that do not drift are said to with this probability, if by more than the error.
+FALSE_ALARM = 5e-3
 # Particles within this many nats of the best have ended in modes of one height.
 SAME_HEIGHT = 3.0
 NUM_FITS = 3
@@ -120,63 +115,10 @@ def audit(
         )
 
     roamed = on(DRIFT_STAGE, outcome.cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
-    quick = mover.tuned(mover.first_step_size(), QUENCH_MOVES)
-    fallen = on(QUENCH_STAGE, roamed.cloud, quick, 2.0, QUENCH)
+    fallen = on(QUENCH_STAGE, roamed.cloud, mover.falling(), 2.0, QUENCH)
     before, after = np.asarray(roamed.steps[0].mean), np.asarray(fallen.steps[0].mean)
     drift, drifting = _drift(before, after, stated.std_error)
-    return Audit(drift, drifting, *_importance(seed, path, fallen.cloud))
-
-
-def bridge_to_gaussians(seed: int, first_island: int, path: Path, cloud: Cloud) -> Bridged | None:
-    """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
-
-    The Gaussian of even islands is fitted to odd ones, and that of odd islands to even ones: a
-    proposal made of the draws that it is compared with would fit them too well.
-    """
-    position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
-    num_islands, _, dimension = position.shape
-    if num_islands < 4:
-        return None
-    stream = np.random.Philox(key=[seed, BRIDGE_STREAM], counter=[0, first_island, 0, 0])
-    generator = np.random.Generator(stream)
-    noise = generator.standard_normal(position.shape)
-    draws = np.empty_like(position)
-    at_particles, at_draws = np.empty(position.shape[:2]), np.empty(position.shape[:2])
-    for half in (0, 1):
-        fitted = _gaussian(position[1 - half :: 2], log_weight[1 - half :: 2])
-        if fitted is None:
-            return None
-        mean, root = fitted
-        draws[half::2] = mean + noise[half::2] @ root.T
-        back = np.linalg.solve(root, (position[half::2] - mean).reshape(-1, dimension).T).T
-        at_particles[half::2] = _log_normal(back.reshape(position[half::2].shape), root)
-        at_draws[half::2] = _log_normal(noise[half::2], root)
-    log_posterior = log_densities(path, position) - at_particles
-    log_proposal = log_densities(path, draws) - at_draws
-    return bridge(
-        log_posterior, np.where(np.isnan(log_proposal), -np.inf, log_proposal), log_weight
-    )
-
-
-def _gaussian(position: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Mean and Cholesky factor of weighted particles, if there are enough of them."""
-    dimension = position.shape[-1]
-    share = np.exp(log_weight - logsumexp(log_weight, axis=1, keepdims=True)).reshape(-1)
-    share = np.nan_to_num(share) / np.sum(np.nan_to_num(share))
-    if 1 / np.sum(share**2) < ENOUGH_PARTICLES * dimension:
-        return None
-    flat = position.reshape(-1, dimension)
-    covariance = np.atleast_2d(np.cov(flat.T, aweights=share))
-    try:
-        return share @ flat, np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _log_normal(noise: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """Log density of a Gaussian where its standardised coordinates are these."""
-    constant = 0.5 * len(root) * math.log(2 * math.pi) + np.sum(np.log(np.diag(root)))
-    return np.asarray(-0.5 * np.sum(noise**2, axis=-1) - constant)
+    return Audit(drift, drifting, *_importance(seed, path, fallen.cloud, needs_gradient(mover)))
 
 
 def _drift(before: np.ndarray, after: np.ndarray, std_error: float) -> tuple[float, bool]:
@@ -192,7 +134,7 @@ def _drift(before: np.ndarray, after: np.ndarray, std_error: float) -> tuple[flo
 
 
 def _importance(
-    seed: int, path: Path, cloud: Cloud
+    seed: int, path: Path, cloud: Cloud, differentiable: bool
 ) -> tuple[float, float, float, np.ndarray, np.ndarray]:
     """Importance sampling from the Gaussian of particles at the highest power.
 
@@ -201,7 +143,7 @@ def _importance(
     """
     position = np.asarray(cloud.position)
     dimension = position.shape[-1]
-    height = log_densities(path, position)
+    height = log_densities(path, position, differentiable=differentiable)[0]
     # What the data say nothing about is as wide as the prior, half a nat for each dimension.
     highest = position[height >= height.max() - SAME_HEIGHT - 0.5 * dimension]
     nothing = (-math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0))
@@ -216,7 +158,8 @@ def _importance(
             return nothing
         noise = generator.standard_normal(position.shape)
         draws = mean + noise @ root.T
-        log_weight = log_densities(path, draws) - _log_normal(noise, root)
+        height = log_densities(path, draws, differentiable=differentiable)[0]
+        log_weight = height - log_normal(noise, root)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         draws = draws.reshape(-1, dimension)
         if not math.isfinite(log_weight.max()):
@@ -230,25 +173,3 @@ def _importance(
     error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
     log_evidence = float(log_weight.max() + np.log(weight.mean()))
     return log_evidence, error, ess, draws, log_weight
-
-
-def log_densities(path: Path, position: np.ndarray) -> np.ndarray:
-    """Log density of the posterior at positions, islands x particles x coordinates."""
-    where: Array = position  # type: ignore[assignment]
-    if isinstance(path.chunk, HostLikelihood):
-        log_prior = np.asarray(_log_priors(path.model, where))
-        log_likelihood = np.asarray(path.chunk.of_cloud(path.model, where))
-        return np.asarray(log_prior + log_likelihood)
-    return np.asarray(_log_densities(path, where))
-
-
-@jax.jit
-def _log_densities(path: Path, position: Array) -> Array:
-    log_density: Array = jax.vmap(jax.vmap(path.target(jnp.ones(()))))(position)
-    return log_density
-
-
-@jax.jit
-def _log_priors(model: Model, position: Array) -> Array:
-    log_prior: Array = jax.vmap(jax.vmap(lambda u: model.transform(u)[1]))(position)
-    return log_prior

@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 # The iteration ends when log Z changes by less than this.
 CONVERGED = 1e-10
 MAX_ITERATIONS = 1000
+# What sums of log densities are good to; no other error is left where the proposal is exact.
+ROUNDING = 1e-14
 # Above this the error of an importance sample falls more slowly than it says.
 GOOD_KHAT = 0.5
 # Effective draws, as a fraction, from which on no tail matters.
@@ -134,7 +136,8 @@ class _Sides:
         # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
         tails = (num_groups - 1) / (num_groups - 3)
         factor = (num_groups - 1) / num_groups
-        return math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))
+        chance = math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))
+        return math.hypot(chance, CONVERGED + ROUNDING * abs(log_evidence))
 
 
 def _exp(values: np.ndarray) -> np.ndarray:

@@ -8,12 +8,18 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
 from weighbridge.estimators.anneal import PATH_AXES, Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC
 from weighbridge.target import Target
+
+# Moves of a second look: enough to see a drift, and to fall into a mode.
+ROAMING_MOVES = 8
+FALLING_MOVES = 5
+FALLING_LEAPFROG = 3
 
 
 def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any = None) -> Any:
@@ -202,4 +208,10 @@ class AdaptiveHMC(Adaptive):
 
     def roaming(self, dimension: int) -> AdaptiveHMC:
         """Moves with steps of many lengths, which reach where the usual ones may not."""
-        return replace(self, num_moves=self.max_moves, spread=3.0)
+        num_moves = np.minimum(np.asarray(self.max_moves), ROAMING_MOVES)
+        return replace(self, num_moves=num_moves, spread=3.0)
+
+    def falling(self) -> AdaptiveHMC:
+        """Short moves: the way down is not to be forgotten, only to be found."""
+        moves, leapfrog = FALLING_MOVES, FALLING_LEAPFROG
+        return replace(self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog)

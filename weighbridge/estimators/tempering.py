@@ -28,8 +28,9 @@ from weighbridge.estimators.anneal import (
     anneal_step,
     draw_cloud,
 )
-from weighbridge.estimators.audit import Audit, audit, bridge_to_gaussians
+from weighbridge.estimators.audit import Audit, audit
 from weighbridge.estimators.bridge import Bridged
+from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
 from weighbridge.estimators.moves import Repeat
@@ -173,7 +174,9 @@ class Tempering:
             )
         crossing = None
         if self.bridges:
-            crossing = bridge_to_gaussians(seed, first_island, path, outcome.cloud)
+            crossing = bridge_to_gaussians(
+                seed, first_island, path, outcome.cloud, differentiable=needs_gradient(mover)
+            )
         answer: Combined | Audit | Bridged = combined
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
