@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import weighbridge
-from weighbridge import Evidence, cli, commands, zoo
+from weighbridge import Evidence, cli, commands, lagged, zoo
 
 SMALL = ["--islands", "4", "--particles", "8", "--chunk-size", "50", "--batch-size", "25"]
 COMMAND = [sys.executable, "-c", "from weighbridge.cli import main; main()"]
@@ -184,6 +184,30 @@ def test_bad_rows_are_refused_or_counted():
     assert "118 observations, 2 skipped" in compared.stdout
 
 
+@pytest.mark.usefixtures("folder")
+def test_orders_of_a_series_are_compared_on_the_same_rows():
+    series = zoo.autoregressive.simulate(120, seed=2)
+    write("series.csv", "weight", series[:, None])  # no name is special in a series
+    series = np.loadtxt("series.csv", skiprows=1)
+    specs = "autoregressive:1 autoregressive:2 gaussian"
+    result = run(f"compare {specs} series.csv --json", *SMALL)
+    assert "conditional on the first 2 rows" in result.stderr
+    assert "118 of 118 rows" in result.stderr
+    content = json.loads(result.stdout)
+    rows = lagged(series, 2)
+    exact = {
+        "autoregressive:1": zoo.autoregressive.log_evidence(rows, order=1),
+        "autoregressive:2": zoo.autoregressive.log_evidence(rows, order=2),
+        "gaussian": zoo.gaussian.log_evidence(series[2:]),
+    }
+    for spec, value in exact.items():
+        error = content["std_errors"][spec]
+        assert abs(content["log_evidences"][spec] - value) < 5 * error
+    assert content["num_observations"] == 118
+    by_pipe = run(f"compare {specs} - --json --quiet", *SMALL, stdin=Path("series.csv").read_text())
+    assert json.loads(by_pipe.stdout)["log_evidences"] == content["log_evidences"]
+
+
 def test_rows_are_counted_as_they_are_read(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text('v,text\n1,"two\nlines"\n\n2,plain\n3,"a ""quote"""')
@@ -250,6 +274,9 @@ def test_version_and_help():
         ("evidence other.py:x one.csv", ["no file 'other.py'"]),
         ("evidence my.py:mean table.csv", ["KeyError: 'v'"]),
         ("evidence my.py:mean one.csv --standardise", ["--standardise is for zoo models"]),
+        ("compare my.py:mean autoregressive:2 one.csv", ["autoregressive:2", "wb.lagged"]),
+        ("evidence autoregressive:120 one.csv", ["120 rows", "order=120", "smaller order"]),
+        ("evidence autoregressive table.csv", ["one column, not 3", "--features"]),
         ("demo --rows 100", ["at least 2,000 rows, not 100"]),
         ("demo --output nowhere/a.png", ["no folder 'nowhere'"]),
     ],
@@ -468,7 +495,7 @@ def test_a_file_is_read_again_for_a_tolerance_and_a_pipe_is_not():
 @pytest.mark.usefixtures("folder")
 def test_a_time_limit_ends_the_rounds():
     wanted = ("--tolerance", "1e-6", "--time-limit", "0.001")
-    result = run("evidence gaussian one.csv --method smc --quiet", *wanted, *FEW)
+    result = run("evidence gaussian one.csv --method ais --quiet", *wanted, *FEW)
     assert "tolerance not reached" in result.stdout
     assert result.stderr == ""
 

@@ -41,6 +41,21 @@ KERNELS = {
         wb.SGHMC(1e-3, 0.1, estimate_noise=True),
         wb.SGHMC(2e-3, 0.2, estimate_noise=True),
     ),
+    "psgld": (wb.PSGLD(0.05), wb.PSGLD(0.1, 0.9, gradient_noise=1.0)),
+    "psgld-corrected": (
+        wb.PSGLD(0.05, estimate_noise=True, correct_drift=True),
+        wb.PSGLD(0.1, 0.9, 0.1, estimate_noise=True, correct_drift=True),
+    ),
+    "sgnht": (wb.SGNHT(1e-3, 0.1), wb.SGNHT(2e-3, 0.3, rate=0.02, gradient_noise=1.0)),
+    "sgnht-coordinates": (
+        wb.SGNHT(1e-3, 0.1, per_coordinate=True, estimate_noise=True),
+        wb.SGNHT(2e-3, 0.2, per_coordinate=True, estimate_noise=True),
+    ),
+    "rsghmc": (wb.RiemannianSGHMC(0.05), wb.RiemannianSGHMC(0.1, 0.3, damping=2.0)),
+    "rsghmc-estimated": (
+        wb.RiemannianSGHMC(0.05, estimate_noise=True),
+        wb.RiemannianSGHMC(0.1, 0.3, damping=2.0, estimate_noise=True),
+    ),
 }
 
 

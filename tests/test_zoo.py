@@ -9,8 +9,9 @@ import pytest
 from scipy import integrate, special, stats
 
 from weighbridge.base import DataError, ModelError
+from weighbridge.lags import lagged
 from weighbridge.model import check_row_function
-from weighbridge.zoo import entries, gaussian, linear, logistic, mixture, parse
+from weighbridge.zoo import autoregressive, entries, gaussian, linear, logistic, mixture, parse
 
 # --- exact evidences -----------------------------------------------------------------------
 
@@ -115,12 +116,100 @@ def test_gaussian_evidence_has_the_order_of_the_paper():
     assert np.mean(orders) / np.log(10) == pytest.approx(-63.5, abs=1.0)
 
 
+def autoregressive_design(series, order, first):
+    past = [series[first - lag : len(series) - lag] for lag in range(1, order + 1)]
+    return np.column_stack([*past, np.ones(len(series) - first)])
+
+
+@pytest.mark.parametrize(
+    ("order", "prior_scale", "concentration", "rate"),
+    [(1, 1.0, 1.0, 1.0), (2, 0.3, 2.5, 0.4), (4, 3.0, 0.7, 6.0)],
+)
+def test_autoregressive_evidence_is_that_of_the_marginal_student(
+    order, prior_scale, concentration, rate
+):
+    series = autoregressive.simulate(40, intercept=0.5, noise=2.0, seed=2)
+    arguments = {
+        "order": order,
+        "prior_scale": prior_scale,
+        "concentration": concentration,
+        "rate": rate,
+    }
+    for first in (order, 5):  # rows may have more predecessors than the model needs
+        design = autoregressive_design(series, order, first)
+        covariance = np.eye(len(design)) + prior_scale**2 * design @ design.T
+        student = stats.multivariate_t(
+            np.zeros(len(design)), rate / concentration * covariance, df=2 * concentration
+        )
+        exact = autoregressive.log_evidence(lagged(series, first), **arguments)
+        assert exact == pytest.approx(student.logpdf(series[first:]), rel=1e-10)
+
+
+def test_autoregressive_evidence_against_quadrature():
+    # Given the variance the rows are jointly normal; the variance is integrated by quadrature.
+    series = autoregressive.simulate(12, seed=4)
+    design = autoregressive_design(series, 2, 2)
+    correlation = np.eye(10) + 0.5**2 * design @ design.T
+
+    def integrand(log_variance):
+        variance = np.exp(log_variance)
+        log_normal = stats.multivariate_normal(np.zeros(10), variance * correlation)
+        log_prior = stats.invgamma(1.5, scale=0.8).logpdf(variance) + log_variance
+        return np.exp(log_normal.logpdf(series[2:]) + log_prior)
+
+    value = integrate.quad(integrand, -6, 6, epsabs=0)[0]
+    exact = autoregressive.log_evidence(
+        lagged(series, 2), order=2, prior_scale=0.5, concentration=1.5, rate=0.8
+    )
+    assert exact == pytest.approx(np.log(value), abs=1e-8)
+
+
+def test_autoregressive_path_equals_separate_calls_and_weights_leave_rows_out():
+    rows = lagged(autoregressive.simulate(9_000, seed=1), 3)
+    counts = [8_997, 0, 1, 4_500, 4_500]
+    path = autoregressive.log_evidence_path(rows, counts, 2, 0.5, 2.0, 3.0)
+    each = [
+        autoregressive.log_evidence(
+            {name: column[:n] for name, column in rows.items()},
+            order=2,
+            prior_scale=0.5,
+            concentration=2.0,
+            rate=3.0,
+        )
+        for n in counts
+    ]
+    np.testing.assert_allclose(path, each, rtol=1e-12)
+    assert path[1] == 0.0
+    keep = np.arange(8_997) % 3 > 0
+    left = {name: column[keep] for name, column in rows.items()}
+    assert autoregressive.log_evidence(rows | {"weight": keep}) == pytest.approx(
+        autoregressive.log_evidence(left), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (np.zeros(10), r"wb\.lagged\(series, 3\)"),
+        (lagged(np.zeros(10), 2), r"past \[n, 3 or more\].* have past \[8, 2\]"),
+        (lagged(np.zeros((10, 1)), 3), "shapes"),
+        (lagged(np.full(10, np.nan), 3), "finite"),
+        (lagged(np.zeros(10), 3) | {"weight": np.full(7, -1.0)}, "weight"),
+    ],
+)
+def test_autoregressive_evidence_refuses_other_rows(data, reason):
+    with pytest.raises(DataError, match=reason):
+        autoregressive.log_evidence(data, order=3)
+
+
 @pytest.mark.parametrize("bad", [[-1], [11]])
 def test_paths_refuse_rows_that_are_not_there(bad):
     with pytest.raises(DataError, match="between 0 and 10"):
         linear.log_evidence_path(linear.simulate(10), bad)
     with pytest.raises(DataError, match="between 0 and 10"):
         gaussian.log_evidence_path(gaussian.simulate(10), bad)
+    with pytest.raises(DataError, match="between 0 and 10"):
+        autoregressive.log_evidence_path(lagged(autoregressive.simulate(11), 1), bad)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +251,28 @@ def test_gaussian_log_likelihood_and_prior():
         expected = stats.norm(p["mu"], 0.4).logpdf(data)
         np.testing.assert_allclose(row_log_likelihoods(model, p, data), expected, rtol=1e-10)
         assert model.log_prior(p) == pytest.approx(stats.norm(1.0, 3.0).logpdf(p["mu"]))
+
+
+def test_autoregressive_log_likelihood_and_prior():
+    series = autoregressive.simulate(20)
+    model = autoregressive.model(2, prior_scale=0.5, concentration=2.0, rate=3.0)
+    for p in prior_draws(model):
+        coefficients = np.append(p["w"], p["b"])
+        mean = autoregressive_design(series, 2, 3) @ coefficients
+        expected = stats.norm(mean, p["s2"] ** 0.5).logpdf(series[3:])
+        actual = row_log_likelihoods(model, p, lagged(series, 3))
+        np.testing.assert_allclose(actual, expected, rtol=1e-10)
+        log_prior = stats.invgamma(2.0, scale=3.0).logpdf(p["s2"])
+        log_prior += stats.norm(0, 0.5 * p["s2"] ** 0.5).logpdf(coefficients).sum()
+        assert model.log_prior(p) == pytest.approx(log_prior, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "rows", [np.zeros(4), lagged(np.zeros(4), 1), lagged(np.zeros((4, 2)), 2)], ids=str
+)
+def test_autoregression_asks_for_lagged_rows(rows):
+    with pytest.raises(ModelError, match=r"wb\.lagged\(series, 2\)"):
+        check_row_function(autoregressive.model(2), rows)
 
 
 @pytest.mark.parametrize("label_type", [np.int64, np.float64])
@@ -251,6 +362,7 @@ def test_every_model_accepts_its_own_simulation():
     assert not check_row_function(logistic.model(), logistic.simulate(5))
     assert not check_row_function(mixture.model(), mixture.simulate(5))
     assert not check_row_function(gaussian.model(), gaussian.simulate(5))
+    assert not check_row_function(autoregressive.model(), lagged(autoregressive.simulate(5), 1))
 
 
 def test_softmax_names_the_rows_with_bad_labels():
@@ -270,12 +382,19 @@ def test_models_of_one_make_are_one_object():
     assert logistic.model() is logistic.model(num_classes=4, num_features=np.int64(10))
     assert mixture.model() is mixture.model(num_components=5)
     assert gaussian.model() is gaussian.model(prior_scale=1)
+    assert autoregressive.model() is autoregressive.model(np.int64(1), rate=1)
 
 
 def test_changing_the_numbers_of_a_prior_compiles_nothing():
     structures = [
         jax.tree_util.tree_structure(gaussian.model(mean, scale))
         for mean, scale in [(0.0, 1.0), (3.0, 2.0)]
+    ]
+    assert structures[0] == structures[1]
+    variances = [(1.0, 1.0), (2.0, 0.5)]
+    structures = [
+        jax.tree_util.tree_structure(autoregressive.model(2, 1.0, *numbers))
+        for numbers in variances
     ]
     assert structures[0] == structures[1]
 
@@ -295,6 +414,11 @@ def test_changing_the_numbers_of_a_prior_compiles_nothing():
         (lambda: gaussian.model(prior_scale=-1.0), "prior_scale"),
         (lambda: gaussian.model(prior_mean="far"), "prior_mean"),
         (lambda: gaussian.simulate(5, noise=float("inf")), "noise"),
+        (lambda: autoregressive.model(order=0), "order"),
+        (lambda: autoregressive.model(concentration=0), "concentration"),
+        (lambda: autoregressive.model(rate=-1), "rate"),
+        (lambda: autoregressive.simulate(5, coefficients=[0.5, 0.5]), "coefficients"),
+        (lambda: autoregressive.simulate(5, coefficients=["a"]), "coefficients"),
     ],
 )
 def test_bad_arguments_are_named(build, argument):
@@ -310,6 +434,7 @@ SIMULATORS = [
     mixture.simulate,
     mixture.simulate_shift,
     gaussian.simulate,
+    autoregressive.simulate,
 ]
 
 
@@ -324,6 +449,20 @@ def test_simulations_are_reproducible(simulate):
         np.testing.assert_array_equal(a, b)
         assert not np.array_equal(a, c)
         np.testing.assert_allclose(a, d[:50], rtol=1e-12)  # a stream has a fixed beginning
+
+
+def test_autoregressive_simulation_follows_its_parameters():
+    arguments = {"coefficients": (0.6, -0.2, 0.1), "intercept": 2.0, "noise": 0.5}
+    series = autoregressive.simulate(40_000, seed=7, **arguments)
+    design = autoregressive_design(series, 3, 3)
+    fitted, (squares,) = np.linalg.lstsq(design, series[3:])[:2]
+    error = 0.5 * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    assert np.all(np.abs(fitted - [0.6, -0.2, 0.1, 2.0]) < 5 * error)
+    assert squares / 40_000 == pytest.approx(0.25, rel=5 * np.sqrt(2 / 40_000))
+    # It is stationary from the first row on: its mean is that of all rows.
+    starts = [autoregressive.simulate(1, seed=seed, **arguments)[0] for seed in range(400)]
+    assert abs(np.mean(starts) - 4.0) < 5 * np.std(starts) / 20
+    assert np.std(starts) == pytest.approx(series.std(), rel=0.2)
 
 
 def test_mixture_simulation_follows_its_parameters():
@@ -371,6 +510,8 @@ def test_shift_stream_has_three_then_five_then_seven_clusters():
         ("mixture:5", 2, lambda: mixture.model(5, 2)),
         ("gaussian", 1, gaussian.model),
         ("gaussian:2", 1, lambda: gaussian.model(noise=2)),
+        ("autoregressive", 1, autoregressive.model),
+        ("autoregressive:3", 1, lambda: autoregressive.model(3)),
     ],
 )
 def test_specs_build_their_models_and_rows(spec, num_features, model):
@@ -378,7 +519,8 @@ def test_specs_build_their_models_and_rows(spec, num_features, model):
     assert entry is entries()[spec.partition(":")[0]]
     built = entry.build(num_features, option)
     assert built is model()
-    features = np.random.default_rng(0).normal(size=(4, num_features))
+    num_columns = num_features + entry.lags(option)
+    features = np.random.default_rng(0).normal(size=(4, num_columns))
     target = np.array([0.0, 1.0, 1.0, 0.0]) if entry.needs_target else None
     check_row_function(built, entry.rows(features, target))
 
@@ -396,6 +538,8 @@ def test_specs_build_their_models_and_rows(spec, num_features, model):
         ("linear:-1", "noise, a finite number above 0"),
         ("linear:inf", "noise"),
         ("gaussian:wide", "noise"),
+        ("ar", "Did you mean 'autoregressive'"),
+        ("autoregressive:0", "number of predecessors, an integer of at least 1"),
     ],
 )
 def test_bad_specs_are_explained(spec, message):
@@ -421,5 +565,12 @@ def test_registry_rows():
         known["softmax"].rows(features, np.array(["a", "b", "c"]))
     with pytest.raises(ModelError, match="one column"):
         known["gaussian"].build(2, None)
+    with pytest.raises(ModelError, match="one column"):
+        known["autoregressive"].build(2, None)
+    with pytest.raises(DataError, match="value and its predecessors"):
+        known["autoregressive"].rows(features[:, :1], None)
+    series = known["autoregressive"].rows(features, None)
+    np.testing.assert_array_equal(series["value"], features[:, 0])
+    np.testing.assert_array_equal(series["past"], features[:, 1:])
     with pytest.raises(dataclasses.FrozenInstanceError):
         known["linear"].name = "other"

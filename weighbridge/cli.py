@@ -279,7 +279,7 @@ def models() -> None:
     for entry in entries().values():
         target = "needs --target" if entry.needs_target else "no target"
         name = f"{entry.name}[:{entry.option}]"
-        print(f"{name:22}{entry.summary} ({target})")
+        print(f"{name:24}{entry.summary} ({target})")
 
 
 @app.command()

@@ -18,6 +18,7 @@ from weighbridge import zoo
 from weighbridge.base import DataError, MethodError, ModelError, PyTree
 from weighbridge.data import RowChecker, num_rows
 from weighbridge.estimators import Method
+from weighbridge.lags import lagged
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
@@ -174,6 +175,7 @@ def weigh(
             f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
             "first (labels into 0, 1, 2, ...)."
         )
+    order = _longest_memory(loaded)
     scale = _measure(source, table) if table.standardise else None
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
@@ -182,7 +184,7 @@ def weigh(
     competitors = {
         spec: Competitor(model, as_it_is)
         if isinstance(model, Model)
-        else _zoo_competitor(model, table, first, scale)
+        else _zoo_competitor(model, table, first, scale, bool(order))
         for spec, model in loaded.items()
     }
     # What was read to see the columns is not read again, for a pipe has it only once.
@@ -197,6 +199,8 @@ def weigh(
         num_rows=None if isinstance(reporter, Silent) else table.count_rows(source),
         reopenable=source.reopenable,
     )
+    if order:
+        named = _lag(named, _features(table, first), scale, order)
     try:
         return weigh_together(
             competitors,
@@ -234,6 +238,39 @@ def _check_question(loaded: Mapping[str, Model | Parsed], table: Table) -> None:
         )
 
 
+def _longest_memory(loaded: Mapping[str, Model | Parsed]) -> int:
+    """The most predecessors that a model needs: all of them are weighed on the rows after these."""
+    lags = {spec: m[0].lags(m[1]) for spec, m in loaded.items() if not isinstance(m, Model)}
+    longest = max(lags, key=lags.__getitem__, default=None)
+    if longest is None or not lags[longest]:
+        return 0
+    if len(lags) < len(loaded):
+        raise DataError(
+            f"{longest} describes rows with their predecessors, and a model from a file gets its "
+            "rows as they are. Compare them in Python, both on the rows of wb.lagged."
+        )
+    return lags[longest]
+
+
+def _lag(
+    rows: Source,
+    names: list[str],
+    scale: tuple[np.ndarray, np.ndarray] | None,
+    order: int,
+) -> Source:
+    """The features of a table as a series: rows with their predecessors."""
+    first = "row, a predecessor" if order == 1 else f"{order} rows, predecessors"
+    _note(f"the evidence is conditional on the first {first} only")
+    # As one array: a column that is named 'weight' or 'past' means nothing here.
+    series = Source(
+        lambda: (_stack(block, names, scale) for block in rows.blocks()),
+        num_rows=rows.num_rows,
+        reopenable=rows.reopenable,
+    )
+    source: Source = lagged(series, order)
+    return source
+
+
 def _finite_or_named(blocks: Iterable[Columns]) -> Iterator[Columns]:
     """Blocks without bad numbers; an error names the column as the table does.
 
@@ -249,6 +286,7 @@ def _zoo_competitor(
     table: Table,
     first: Columns,
     scale: tuple[np.ndarray, np.ndarray] | None,
+    has_past: bool,
 ) -> Competitor:
     entry, option = parsed
     if entry.needs_target and table.target is None:
@@ -262,7 +300,16 @@ def _zoo_competitor(
     except ModelError as error:
         error.add_note(f"The columns are {', '.join(names)}: choose with --features.")
         raise
+    if has_past:
+        return Competitor(model, functools.partial(_rows_of_series, entry, entry.lags(option)))
     return Competitor(model, _rows_maker(entry, names, table, scale))
+
+
+def _rows_of_series(entry: zoo.Entry, num_lags: int, rows: PyTree) -> PyTree:
+    """What a model sees of lagged features, value [n, d] and past [n, k, d]."""
+    if not num_lags:
+        return entry.rows(rows["value"], None)
+    return entry.rows(np.hstack([rows["value"], rows["past"][:, :num_lags, 0]]), None)
 
 
 def _features(table: Table, first: Columns) -> list[str]:
@@ -287,13 +334,19 @@ def _rows_maker(
     scale: tuple[np.ndarray, np.ndarray] | None,
 ) -> Callable[[Columns], PyTree]:
     def make(columns: Columns) -> PyTree:
-        features = np.stack([np.asarray(columns[name], np.float64) for name in names], axis=1)
-        if scale is not None:
-            features = (features - scale[0]) / scale[1]
+        features = _stack(columns, names, scale)
         target = columns[table.target] if entry.needs_target and table.target else None
         return entry.rows(features, target)
 
     return make
+
+
+def _stack(
+    columns: Columns, names: list[str], scale: tuple[np.ndarray, np.ndarray] | None = None
+) -> np.ndarray:
+    """Features [n, d], standardised if there is a scale."""
+    features = np.stack([np.asarray(columns[name], np.float64) for name in names], axis=1)
+    return features if scale is None else (features - scale[0]) / scale[1]
 
 
 def _measure(source: Source, table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -331,7 +384,7 @@ def _finite_blocks(source: Source, table: Table, names: list[str]) -> Iterator[n
     for columns in source.blocks():
         if not names:
             names.extend(_features(table, columns))
-        block = np.stack([np.asarray(columns[name], np.float64) for name in names], axis=1)
+        block = _stack(columns, names)
         block = block[np.isfinite(block).all(axis=1)]
         if len(block):
             yield block

@@ -11,7 +11,7 @@ import numpy as np
 
 from weighbridge.base import DataError, ModelError, PyTree
 from weighbridge.model import Model
-from weighbridge.zoo import gaussian, linear, logistic, mixture
+from weighbridge.zoo import autoregressive, gaussian, linear, logistic, mixture
 
 # What people call these models, besides their names here.
 OTHER_NAMES = {
@@ -19,7 +19,13 @@ OTHER_NAMES = {
     "regression": "linear",
     "gmm": "mixture",
     "normal": "gaussian",
+    "ar": "autoregressive",
 }
+
+
+def _no_lags(option: str | None) -> int:
+    """Rows of most models need no predecessors."""
+    return 0
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,9 @@ class Entry:
         option: what may follow the name after a colon.
         needs_target: whether one column of the table is to be predicted from the others.
         build: ``build(num_features, option)``, the model for that many feature columns.
-        rows: ``rows(features [n, d], target [n] or None)``, the observations.
+        rows: ``rows(features [n, d], target [n] or None)``, the observations. Of a model with
+            lags the features are [n, 1 + k]: a value, then its k predecessors, the latest first.
+        lags: ``lags(option)``, how many predecessors a row needs.
     """
 
     name: str
@@ -41,13 +49,14 @@ class Entry:
     needs_target: bool
     build: Callable[[int, str | None], Model]
     rows: Callable[[np.ndarray, np.ndarray | None], PyTree]
+    lags: Callable[[str | None], int] = _no_lags
 
 
 def entries() -> dict[str, Entry]:
     """All models by name.
 
     >>> list(entries())
-    ['linear', 'softmax', 'mixture', 'gaussian']
+    ['linear', 'softmax', 'mixture', 'gaussian', 'autoregressive']
     """
     return {entry.name: entry for entry in ENTRIES}
 
@@ -152,6 +161,30 @@ def _rows_gaussian(features: np.ndarray, target: np.ndarray | None) -> PyTree:
     return values[:, 0]
 
 
+def _read_order(option: str | None) -> int:
+    return _read_count("autoregressive", "predecessors", option, 1, 1)
+
+
+def _build_autoregressive(num_features: int, option: str | None) -> Model:
+    if num_features != 1:
+        raise ModelError(
+            f"The model 'autoregressive' describes one column, not {num_features}. Choose one "
+            "column."
+        )
+    return autoregressive.model(_read_order(option))
+
+
+def _rows_autoregressive(features: np.ndarray, target: np.ndarray | None) -> PyTree:
+    _refuse_target("autoregressive", target)
+    values = _numbers(features)
+    if values.ndim != 2 or values.shape[1] < 2:
+        raise DataError(
+            "The model 'autoregressive' describes a value and its predecessors; got "
+            f"{list(values.shape)}."
+        )
+    return {"value": values[:, 0], "past": values[:, 1:]}
+
+
 def _numbers(values: Any) -> np.ndarray:
     try:
         return np.asarray(values, np.float64)
@@ -207,5 +240,14 @@ ENTRIES = (
         False,
         _build_gaussian,
         _rows_gaussian,
+    ),
+    Entry(
+        "autoregressive",
+        "one column as a series, linear in its last values (1 unless given)",
+        "order",
+        False,
+        _build_autoregressive,
+        _rows_autoregressive,
+        _read_order,
     ),
 )
