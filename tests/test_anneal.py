@@ -186,12 +186,6 @@ def as_cloud(position, log_weight=None):
     return Cloud(position, log_weight, np.broadcast_to(np.arange(shape[1]), shape))
 
 
-def every_island(rows, num_islands):
-    return jax.tree_util.tree_map(
-        lambda leaf: np.broadcast_to(leaf, (num_islands, *leaf.shape)), rows
-    )
-
-
 def run_chunks(mover, chunks, *, settings, seed, scheme="systematic", schedule=None):
     """Absorb rows chunk by chunk, with the exact past."""
     cloud = draw_cloud(MODEL, ISLANDS, PARTICLES, seed)
@@ -200,7 +194,7 @@ def run_chunks(mover, chunks, *, settings, seed, scheme="systematic", schedule=N
     for stage, chunk in enumerate(chunks):
         # The past at full length, so that one program serves all stages.
         past = Rows(np.resize(DATA, size), (np.arange(size) < seen).astype(float))
-        path = Path(MODEL, (every_island(past, ISLANDS),), Rows(chunk, np.ones(len(chunk))))
+        path = Path(MODEL, (past,), Rows(chunk, np.ones(len(chunk))))
         outcome = anneal(
             seed + 100,
             stage,

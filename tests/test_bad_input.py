@@ -1,5 +1,6 @@
 """Bad input through the front door: an error that names the thing and the remedy."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -13,7 +14,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.zoo.registry import parse
 
-SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
+SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50)
 GAUSSIAN = wb.zoo.gaussian.model()
 LINEAR = wb.zoo.linear.model(2)
 ROWS = wb.zoo.linear.simulate(60, num_features=2, seed=3)
@@ -353,6 +354,10 @@ def test_a_good_csv_is_read_whole(tmp_path):
 )
 def test_sizes_are_whole_and_positive(name, value):
     with refuses(wb.MethodError, name, "whole number of at least 1"):
+        wb.PublishedSGAIS(**{name: value})
+    if name == "num_moves" or (name == "chunk_size" and value is None):
+        return
+    with refuses(wb.MethodError, name, "whole number of at least 1"):
         wb.SGAIS(**{name: value})
 
 
@@ -366,12 +371,17 @@ def test_sizes_are_whole_and_positive(name, value):
         ({"resample_below": -0.1}, ("resample_below", r"\[0, 1\]")),
         ({"resample_below": 2}, ("resample_below", r"\[0, 1\]")),
         ({"kernel": "hmc"}, ("kernel", r"wb\.SGHMC", "'hmc'")),
+        ({"noise": 0.0}, ("noise", "positive")),
+        ({"noise": math.nan}, ("noise", "positive")),
+        ({"noise": "small"}, ("noise", "number")),
     ],
     ids=str,
 )
 def test_other_settings(arguments, parts):
-    with refuses(wb.MethodError, *parts):
-        wb.SGAIS(**arguments)
+    for method in (wb.SGAIS, wb.PublishedSGAIS):
+        if set(arguments) <= {field.name for field in dataclasses.fields(method)}:
+            with refuses(wb.MethodError, *parts):
+                method(**arguments)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "0", None, True, 2**63, 2**80])

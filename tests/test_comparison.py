@@ -150,7 +150,7 @@ def test_json():
 # The numbers of a prior are leaves: one compilation serves both.
 GAUSSIANS = {"near": wb.zoo.gaussian.model(2.0), "far": wb.zoo.gaussian.model(-2.0)}
 DATA = wb.zoo.gaussian.simulate(120, seed=1)
-SGAIS = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=50, batch_size=25)
+SGAIS = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 SMC = wb.SMC(num_islands=4, num_particles=16)
 
 
@@ -180,7 +180,7 @@ def test_an_iterator_is_read_once_for_all_models(method):
     assert read == [0, 30, 60, 90]
     assert table.num_observations == 120
     assert table.log_evidences == compare(GAUSSIANS, DATA, method).log_evidences
-    flagged = compare(GAUSSIANS, chunks(), method, tolerance=1e-6, time_limit=1e-6)
+    flagged = compare(GAUSSIANS, chunks(), method, tolerance=1e-12, time_limit=1e-6)
     assert all(Status.TOLERANCE_NOT_REACHED in flags for flags in flagged.flags.values())
 
 
@@ -309,9 +309,10 @@ def test_the_figure_shows_how_the_factors_came_about():
     np.testing.assert_array_equal(rows, traces["far"].rows)
     difference = traces["far"].log_evidence - traces["near"].log_evidence
     np.testing.assert_allclose(heights, difference)
-    assert heights[-1] == pytest.approx(table.log_bayes_factors["far"])
+    path = {n: r.diagnostics["path_log_evidence"] for n, r in table.results.items()}
+    assert heights[-1] == pytest.approx(path["far"] - path["near"])
     # Powers of different likelihoods are no common path; other chunks may share no rows.
     assert len(compare(GAUSSIANS, DATA, SMC).plot().axes) == 2
-    other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 8, chunk_size=33, batch_size=25))
+    other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 8, chunk_size=33))
     mixed = compare({"near": table.results["near"], "far": other})
     assert len(mixed.plot().axes) == 2

@@ -54,12 +54,11 @@ def test_short_sequences():
 
 @pytest.fixture
 def small(monkeypatch):
-    method = SGAIS(
-        num_islands=4, num_particles=4, chunk_size=100, batch_size=20, num_moves=4, target_ess=0.3
-    )
+    method = SGAIS(num_islands=4, num_particles=4, chunk_size=100, target_ess=0.3)
     model = zoo.mixture.model(2)
     monkeypatch.setattr(demo.mixture, "model", lambda components: model)  # compiles only once
     monkeypatch.setattr(demo, "METHOD", method)
+    monkeypatch.setattr(demo, "CHUNK_SIZE", 100)
     monkeypatch.setattr(demo, "COMPONENTS", (1, 2))
     monkeypatch.setattr(demo, "CHANGE_POINTS", (200, 300))
 

@@ -12,7 +12,7 @@ import weighbridge as wb
 from benchmarks import problems
 from weighbridge.estimators.anneal import Path, Settings, anneal, draw_cloud
 from weighbridge.estimators.walks import evaluate
-from weighbridge.target import Rows
+from weighbridge.target import Batches, Rows
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5 in one of 6,000 cases.
 BOUND = 5.0
@@ -124,12 +124,15 @@ def test_an_island_moves_by_its_own_numbers_and_others_metric():
         cloud = draw_cloud(LINEAR, jax.random.key(0), np.arange(4), 16)
         weight = np.ones(NUM_ROWS)
         chunk, common = Rows(DATA, weight), Rows(DATA, 0.5 * weight)
-        stacked = jax.tree_util.tree_map(lambda leaf: np.stack([leaf * k for k in range(4)]), chunk)
-        path = Path(LINEAR, (stacked,), chunk, (common,))
+        stacked = jax.tree_util.tree_map(
+            lambda leaf: np.stack([[leaf * k] for k in range(4)]), chunk
+        )
+        batches = Batches(stacked, np.ones(4), np.zeros(4, int))
+        path = Path(LINEAR, (batches, common), chunk)
         point = evaluate(path, jnp.asarray(0.3), cloud.position)
         for island in range(4):
-            own = jax.tree_util.tree_map(lambda leaf: leaf[island], stacked)  # noqa: B023
-            target = Path(LINEAR, (own,), chunk, (common,)).target(jnp.asarray(0.3))
+            own = jax.tree_util.tree_map(lambda leaf: leaf[island], batches)  # noqa: B023
+            target = Path(LINEAR, (own, common), chunk).target(jnp.asarray(0.3))
             expected = jax.vmap(target)(cloud.position[island])
             np.testing.assert_allclose(point.log_density[island], expected, rtol=1e-10)
         np.testing.assert_allclose(

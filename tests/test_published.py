@@ -11,11 +11,13 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators import sgais
+from weighbridge.estimators import published
 from weighbridge.particles import combine_islands
 
 # One small method and one model for most tests, so that they share their programs.
-SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50, batch_size=25, num_moves=10)
+SMALL = wb.PublishedSGAIS(
+    num_islands=16, num_particles=16, chunk_size=50, batch_size=25, num_moves=10
+)
 # With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
 # 12,000. (With 4 islands it would be beyond 4 in one case of 160.)
 BOUND = 5.0
@@ -77,13 +79,13 @@ def test_published_parameters():
 def test_published_steps_count_all_rows_seen(monkeypatch):
     """eta = 0.1 / n with n the rows seen, the current chunk included, at every power."""
     seen = []
-    plain = sgais.anneal
+    plain = published.anneal
 
     def spy(*args, **kwargs):
         seen.append(args[5:7])
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(sgais, "anneal", spy)
+    monkeypatch.setattr(published, "anneal", spy)
     wb.evidence(PUBLISHED_LINEAR, wb.zoo.linear.simulate(1203, seed=0), "published")
     assert [m.rows_past + power * m.rows_chunk for m, _ in seen for power in (0, 1)] == [
         *(500, 500),
@@ -289,13 +291,13 @@ def test_seeds():
 def test_mini_batches_are_uniform_and_never_repeat():
     """Every island, step, chunk and seed has mini-batches of its own."""
     names = [(seed, chunk, step) for seed in (0, 1) for chunk in (1, 2) for step in (0, 1)]
-    drawn = [sgais._draw_rows(*name, np.arange(4), 1000, (5, 20)) for name in names]
+    drawn = [published._draw_rows(*name, np.arange(4), 1000, (5, 20)) for name in names]
     batches = np.concatenate([draws.reshape(-1, 20) for draws in drawn])
     assert len(np.unique(batches, axis=0)) == len(names) * 4 * 5
-    again = sgais._draw_rows(0, 1, 0, np.array([2, 3]), 1000, (5, 20))
+    again = published._draw_rows(0, 1, 0, np.array([2, 3]), 1000, (5, 20))
     np.testing.assert_array_equal(again, drawn[0][2:], "an island keeps its own, whoever is there")
     counts = np.bincount(
-        sgais._draw_rows(7, 3, 5, np.arange(8), 10, (20, 500)).ravel(), minlength=10
+        published._draw_rows(7, 3, 5, np.arange(8), 10, (20, 500)).ravel(), minlength=10
     )
     # 80,000 draws of ten rows: chi-squared with 9 degrees exceeds 55 once in 1e8.
     assert np.sum((counts - 8000.0) ** 2 / 8000.0) < 55
@@ -465,7 +467,7 @@ def test_a_runaway_integrator_is_undone_and_flagged():
     """Features a hundred times larger make the step size unstable: a status, not -1e30."""
     data = wb.zoo.linear.simulate(600, num_features=2, seed=3)
     data["x"] = 100 * data["x"]
-    method = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=300, batch_size=50)
+    method = wb.PublishedSGAIS(num_islands=4, num_particles=8, chunk_size=300, batch_size=50)
     result = wb.evidence(wb.zoo.linear.model(num_features=2), data, method)
     assert wb.Status.DIVERGED in result.flags
     assert result.diagnostics["num_diverged"] > 0

@@ -22,7 +22,7 @@ from weighbridge import (
 from weighbridge.export import highest_density_interval
 from weighbridge.result import Trace
 
-SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50, batch_size=25)
+SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_flags_of_the_path_stay_and_the_error_is_judged_anew():
 
 def test_heat_is_judged_against_the_error_of_all_rounds():
     """A bias that the chance error of one round hides stands out from that of eight."""
-    method = wb.SGAIS(num_islands=4, num_particles=8)
+    method = wb.PublishedSGAIS(num_islands=4, num_particles=8)
     generator = np.random.default_rng(1)
     rounds = [
         made(1.2 * generator.normal(size=4), std_error=2.0, heating_bias=-1.2, settled_error=0.1)

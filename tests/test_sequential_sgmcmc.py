@@ -71,7 +71,7 @@ def test_the_first_rows_are_those_of_the_start():
     "start",
     [
         wb.IBIS(num_islands=4, num_particles=32),
-        wb.SGAIS(num_islands=4, num_particles=16, chunk_size=20, batch_size=20, num_moves=10),
+        wb.SGAIS(num_islands=4, num_particles=16, chunk_size=20),
     ],
     ids=["ibis", "sgais"],
 )

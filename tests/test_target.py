@@ -127,7 +127,7 @@ def test_block_sums_lose_no_row(monkeypatch, blocks, extra):
     num = blocks * 128 + extra
     values, weight = make_rows(num), np.random.default_rng(1).integers(0, 3, num).astype(float)
     rows = Rows(values, weight)
-    density = rows(MODEL, MODEL.transform(jnp.asarray(POSITION))[0])
+    density = rows(MODEL, POSITION, MODEL.transform(jnp.asarray(POSITION))[0])
     expected = (weight * direct_terms(values, POSITION)).sum()
     assert float(density) == pytest.approx(expected, rel=1e-12)
 

@@ -29,13 +29,26 @@ if TYPE_CHECKING:
         AdaptiveWalk,
         Bounds,
         PriorSampling,
+        PublishedSGAIS,
         Repeat,
         SequentialSGMCMC,
         Thermodynamic,
     )
     from weighbridge.estimators.bidirectional import bidirectional
     from weighbridge.interop import from_numpyro
-    from weighbridge.kernels import HMC, SGHMC, SGLD, Metropolis, RobbinsMonro, Slice, Stretch
+    from weighbridge.kernels import (
+        HMC,
+        PSGLD,
+        SGHMC,
+        SGLD,
+        SGNHT,
+        Metropolis,
+        RiemannianSGHMC,
+        RobbinsMonro,
+        Slice,
+        Stretch,
+    )
+    from weighbridge.lags import Lagged, lagged
     from weighbridge.model import Model
     from weighbridge.online import Online
     from weighbridge.prediction import Prediction
@@ -62,6 +75,7 @@ _HOMES = {
         "Bounds",
         "IBIS",
         "PriorSampling",
+        "PublishedSGAIS",
         "Repeat",
         "SGAIS",
         "SMC",
@@ -70,7 +84,19 @@ _HOMES = {
     ),
     "estimators.bidirectional": ("bidirectional",),
     "interop": ("from_numpyro",),
-    "kernels": ("HMC", "SGHMC", "SGLD", "Metropolis", "RobbinsMonro", "Slice", "Stretch"),
+    "kernels": (
+        "HMC",
+        "Metropolis",
+        "PSGLD",
+        "RiemannianSGHMC",
+        "RobbinsMonro",
+        "SGHMC",
+        "SGLD",
+        "SGNHT",
+        "Slice",
+        "Stretch",
+    ),
+    "lags": ("Lagged", "lagged"),
     "model": ("Model",),
     "online": ("Online",),
     "prediction": ("Prediction",),
@@ -90,19 +116,24 @@ __all__ = [
     "Evidence",
     "HMC",
     "IBIS",
+    "Lagged",
     "MethodError",
     "Metropolis",
     "MissingDependencyError",
     "Model",
     "ModelError",
     "Online",
+    "PSGLD",
     "Prediction",
     "PriorSampling",
+    "PublishedSGAIS",
     "Repeat",
+    "RiemannianSGHMC",
     "RobbinsMonro",
     "SGAIS",
     "SGHMC",
     "SGLD",
+    "SGNHT",
     "SMC",
     "SequentialSGMCMC",
     "Slice",
@@ -116,6 +147,7 @@ __all__ = [
     "compare",
     "evidence",
     "from_numpyro",
+    "lagged",
     "zoo",
 ]
 

@@ -73,6 +73,26 @@ class Status(enum.Enum):
         'Use more moves (moves=wb.AdaptiveHMC(max_moves=50)), moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
     )
+    PATH_LOST = (
+        "path lost mass",
+        "the bridge at the end finds clearly more evidence than the path did on its way; the "
+        "answer is the bridge's, and the path's error is not to be believed",
+        "Use more particles, a smaller noise, or smaller chunks, and compare diagnostics"
+        "['path_log_evidence'] with ['bridge_log_evidence'].",
+    )
+    BRIDGE_SHORT = (
+        "bridge falls short",
+        "the path finds clearly more evidence than the bridge at the end, whose Gaussian does not "
+        "reach all modes; the answer is the path's",
+        "Compare diagnostics['path_log_evidence'] with ['bridge_log_evidence']; declare components "
+        "that may be permuted as exchangeable, and use more particles.",
+    )
+    NOISY = (
+        "mini-batches too noisy",
+        "the log density varies more over mini-batches than is allowed, and the bias this may "
+        "cause in the log evidence, which is in its error, exceeds its spread",
+        "Raise batch_size, or parametrise the model so that its posterior is nearer to a Gaussian.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had log-likelihood -inf, and too few were left to reach the target ESS",

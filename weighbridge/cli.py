@@ -285,7 +285,7 @@ def models() -> None:
 @app.command()
 @_answering
 def demo(
-    rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 20_000,
+    rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 3_000,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", help="Where to write the figure.")] = Path(
         "weighbridge-demo.png"

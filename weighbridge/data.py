@@ -441,26 +441,31 @@ def split(values: Values, size: int) -> Iterator[Values]:
     return (_slice(values, i, i + size) for i in range(0, num_rows(values), size))
 
 
-def rechunk(blocks: Iterable[Values], size: int) -> Iterator[Values]:
+def rechunk(blocks: Iterable[Values], size: int | Callable[[int], int]) -> Iterator[Values]:
     """Cut a stream of blocks anew into chunks of exactly `size` rows and one last, shorter one.
 
     Args:
         blocks: values of any number of rows.
-        size: rows per chunk.
+        size: rows per chunk, or a function of the rows in all chunks before.
 
     Returns:
         The chunks, in order; a chunk that lies within one block is a view of it.
 
     >>> list(rechunk([np.arange(3), np.arange(3, 5)], 2))
     [array([0, 1]), array([2, 3]), array([4])]
+    >>> list(rechunk([np.arange(5)], lambda before: max(before, 1)))
+    [array([0]), array([1]), array([2, 3]), array([4])]
     """
+    if callable(size):
+        return _rechunk(blocks, size)
     _check_size(size)
-    return _rechunk(blocks, size)
+    return _rechunk(blocks, lambda _: size)
 
 
-def _rechunk(blocks: Iterable[Values], size: int) -> Iterator[Values]:
+def _rechunk(blocks: Iterable[Values], size_after: Callable[[int], int]) -> Iterator[Values]:
     pending: list[Values] = []
-    num_pending = 0
+    num_pending, before = 0, 0
+    size = size_after(before)
     for block in blocks:
         start, rows = 0, num_rows(block)
         while start < rows:
@@ -470,7 +475,8 @@ def _rechunk(blocks: Iterable[Values], size: int) -> Iterator[Values]:
             start = stop
             if num_pending == size:
                 yield join(pending)
-                pending, num_pending = [], 0
+                before += size
+                pending, num_pending, size = [], 0, size_after(before)
     if pending:
         yield join(pending)
 

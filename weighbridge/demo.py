@@ -20,19 +20,18 @@ from weighbridge.online import Online
 from weighbridge.progress import choose_reporter
 from weighbridge.zoo import mixture
 
-CHANGE_POINTS = (1_000, 10_000)
+CHANGE_POINTS = (500, 1_500)
 COMPONENTS = (3, 5, 7)
-METHOD = SGAIS(num_islands=4, num_particles=12)
+CHUNK_SIZE = 250
+METHOD = SGAIS(num_islands=4, num_particles=16, chunk_size=CHUNK_SIZE)
 # A fall of the log predictive per row by this many of its standard errors is a change.
 ALARM = 6.0
 
 
 def run(num_rows: int, seed: int, output: Path) -> None:
     """Weigh the three mixtures on the stream, say what they found, and draw the figure."""
-    if num_rows < 4 * METHOD.chunk_size:
-        raise DataError(
-            f"The demo needs at least {4 * METHOD.chunk_size:,} rows, not {num_rows:,}."
-        )
+    if num_rows < 4 * CHUNK_SIZE:
+        raise DataError(f"The demo needs at least {4 * CHUNK_SIZE:,} rows, not {num_rows:,}.")
     plots.check_figure_place(output)
     print(
         f"A stream of {num_rows:,} points in the plane: three clusters, five from row "
@@ -45,10 +44,10 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     predictive: dict[str, list[float]] = {name: [] for name in models}
     reporter = choose_reporter(True)
     reporter.start(num_rows)
-    starts = range(0, num_rows, METHOD.chunk_size)
+    starts = range(0, num_rows, CHUNK_SIZE)
     try:
         for start in starts:
-            chunk = stream[start : start + METHOD.chunk_size]
+            chunk = stream[start : start + CHUNK_SIZE]
             for name, online in models.items():
                 update = online.update(chunk)
                 predictive[name].append(update.log_predictive / len(chunk))
@@ -59,7 +58,7 @@ def run(num_rows: int, seed: int, output: Path) -> None:
 
     results = {name: online.result() for name, online in models.items()}
     print(f"{compare(results)}\n")
-    changes = find_changes(np.array(list(predictive.values())), starts, METHOD.chunk_size)
+    changes = find_changes(np.array(list(predictive.values())), starts, CHUNK_SIZE)
     found = " and ".join(f"at row {change:,}" for change in changes) or "nowhere"
     true = " and ".join(f"at row {change:,}" for change in CHANGE_POINTS if change < num_rows)
     print(f"The evidence says that the world changed {found} (truth: {true}).")

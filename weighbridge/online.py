@@ -32,7 +32,7 @@ class Online:
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(60, seed=1)
-    >>> small = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=100, batch_size=50)
+    >>> small = wb.SGAIS(num_islands=4, num_particles=16)
     >>> online = Online(wb.zoo.gaussian.model(), small, seed=0)
     >>> first, second = online.update(data[:20]), online.update(data[20:])
     >>> second.num_observations, second.log_predictive < 0

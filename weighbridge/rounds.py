@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from weighbridge.base import MethodError, Status
-from weighbridge.estimators import SGAIS, Method
-from weighbridge.estimators.sgais import DISAGREEMENT as SGAIS_DISAGREEMENT
-from weighbridge.estimators.sgais import HEAT_MATTERS
+from weighbridge.estimators import SGAIS, Method, PublishedSGAIS
+from weighbridge.estimators.published import DISAGREEMENT as SGAIS_DISAGREEMENT
+from weighbridge.estimators.published import HEAT_MATTERS
 from weighbridge.estimators.tempering import DISAGREEMENT
 from weighbridge.particles import Combined
 from weighbridge.result import Evidence
@@ -99,7 +99,8 @@ def run_rounds(
 
 def _bias(results: Sequence[Evidence]) -> float:
     """What more islands do not shrink."""
-    return float(np.mean([r.diagnostics.get("heating_bias", 0.0) for r in results]))
+    names = ("heating_bias", "noise_bias")
+    return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
 
 
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
@@ -128,7 +129,7 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
         std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
         mean = float(np.mean([r.log_evidence for r in bridged]))
         return std_error, combined._replace(log_evidence=mean, std_error=std_error)
-    biases = [r.diagnostics.get("heating_bias", 0.0) for r in results]
+    biases = [_bias([r]) for r in results]
     errors = [r.diagnostics.get("path_error", r.std_error) for r in results]
     # Each round's own error, and the spread over the islands of all rounds: the larger counts.
     within = float(np.mean([error**2 - b**2 for error, b in zip(errors, biases)]))
@@ -202,9 +203,10 @@ def _flags(
     raised = dict.fromkeys(flag for result in results for flag in result.flags)
     bias = abs(_bias(results))
     chance_error = math.sqrt(max(std_error**2 - bias**2, 0.0))
-    threshold = SGAIS_DISAGREEMENT if isinstance(method, SGAIS) else DISAGREEMENT
+    streamed = isinstance(method, SGAIS | PublishedSGAIS)
+    threshold = SGAIS_DISAGREEMENT if streamed else DISAGREEMENT
     # SGAIS evens its islands out on the way: what a round saw then cannot be seen at the end.
-    seen_before = isinstance(method, SGAIS) and Status.ISLANDS_DISAGREE in raised
+    seen_before = streamed and Status.ISLANDS_DISAGREE in raised
     judged = {
         Status.HEATED: bias > max(HEAT_MATTERS, 2 * chance_error),
         Status.ISLANDS_DISAGREE: seen_before or combined.spread > threshold,

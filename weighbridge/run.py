@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree, Status
-from weighbridge.data import RowChecker, join, num_rows, rechunk, split
+from weighbridge.data import RowChecker, join, num_rows, rechunk
 from weighbridge.estimators import (
     SGAIS,
     Method,
+    PublishedSGAIS,
     SequentialMethod,
     SequentialRun,
     SequentialSGMCMC,
@@ -151,8 +152,10 @@ def update_session(session: Session, values: PyTree) -> Update:
     checked, counted = session.checker.state(), session.weight_counts_rows
     rows = session.admit(values)
     before, first = (run.path[-1][1] if run.path else 0.0), len(run.path)
-    absorbed = 0
-    for chunk in split(rows, session.method.chunk_size):
+    absorbed, seen_before = 0, run.num_rows
+    # All rows of an update are at hand: where chunks may grow they do.
+    sizes = partial(session.method.chunk_after, in_memory=True)
+    for chunk in rechunk([rows], lambda taken: sizes(seen_before + taken)):
         try:
             session.absorb(chunk)
         except Exception as error:
@@ -209,8 +212,7 @@ def evidence(
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(100, seed=1)
-    >>> small = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=100, batch_size=50)
-    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, small, seed=0)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, seed=0)
     >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
     True
     """
@@ -309,9 +311,10 @@ def weigh_together(
                 competitors, source, method, seed, on_bad_row, reporter, numbered
             )
             return run_rounds(one_round, names, method, limits, repeatable=True)
-        if isinstance(method, SGAIS | SequentialSGMCMC) and source.in_memory and source.num_rows:
+        rows = source.num_rows if source.in_memory else None
+        if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
             # Rows that are in memory anyway can all be reached: no reservoir is needed.
-            method = replace(method, reservoir=max(method.reservoir, source.num_rows))
+            method = replace(method, reservoir=max(method.reservoir, rows))
         one_round = _streamed_rounds(competitors, source, method, seed, on_bad_row, reporter)
         return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
@@ -362,7 +365,8 @@ def _streamed_rounds(
         }
         reporter.start(source.num_rows)
         views = {name: competitors[name].view for name in names}
-        for chunks in _admitted_chunks(sessions, views, source.blocks(), method.chunk_size):
+        sizes = partial(method.chunk_after, in_memory=source.in_memory)
+        for chunks in _admitted_chunks(sessions, views, source.blocks(), sizes):
             for name, session in sessions.items():
                 if num_rows(chunks[name]):
                     session.absorb(chunks[name])
@@ -376,17 +380,17 @@ def _admitted_chunks(
     sessions: Mapping[str, Session],
     views: Mapping[str, Callable[[PyTree], PyTree]],
     blocks: Iterable[PyTree],
-    chunk_size: int,
+    sizes: Callable[[int], int],
 ) -> Iterator[dict[str, PyTree]]:
     """Chunks as each model sees them; every model checks the rows before the first takes them."""
     if len(sessions) == 1:
         ((name, session),) = sessions.items()
         # Checked before they are cut, so that rows which are skipped leave no short chunks.
         admitted = (session.admit(views[name](block)) for block in blocks)
-        for chunk in rechunk(admitted, chunk_size):
+        for chunk in rechunk(admitted, sizes):
             yield {name: chunk}
         return
-    for block in rechunk(blocks, chunk_size):
+    for block in rechunk(blocks, sizes):
         yield {name: session.admit(views[name](block)) for name, session in sessions.items()}
 
 

@@ -23,7 +23,7 @@ from weighbridge.model import Model, Parameters
 BLOCK_ROWS = 4096
 # Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
 # last block that is not full, and a block of a thousand particles stays in the cache.
-SPAN_BLOCK = 16
+SPAN_BLOCK = 64
 
 Carry = TypeVar("Carry")
 
@@ -31,8 +31,13 @@ Carry = TypeVar("Carry")
 class Term(Protocol):
     """A piece of the log-likelihood: exact, tempered or estimated on a mini-batch."""
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
-        """Value of the term at the parameters."""
+    @property
+    def axes(self) -> Any:
+        """Where the island axis of its leaves lies, for jax.vmap; None where there is none."""
+        ...
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """Value of the term at a position, whose parameters come along."""
         ...
 
     def subsample(self, step: Array) -> Term:
@@ -45,7 +50,12 @@ class Term(Protocol):
 
 
 class _ExactTerm:
-    """What exact terms have in common: no mini-batch, no noise."""
+    """What exact terms have in common: no mini-batch, no noise, the same for all islands."""
+
+    @property
+    def axes(self) -> None:
+        """No leaf has an island axis."""
+        return
 
     def subsample(self, step: Array) -> Self:
         """An exact term does not change."""
@@ -67,7 +77,7 @@ class Rows(_ExactTerm):
     values: PyTree
     weight: Array | np.ndarray
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """Sum over the rows, block by block."""
         num_rows = self.weight.shape[0]
         if num_rows <= BLOCK_ROWS:
@@ -111,7 +121,7 @@ class Span(_ExactTerm):
     >>> import numpyro.distributions as dist
     >>> model = Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
     >>> store = Rows(np.arange(64.0), np.ones(64))
-    >>> float(Span(store, 1, 4)(model, {"mu": jnp.ones(())}))
+    >>> float(Span(store, 1, 4)(model, jnp.ones(1), {"mu": jnp.ones(())}))
     -2.5
     """
 
@@ -119,24 +129,26 @@ class Span(_ExactTerm):
     start: Array | np.ndarray | int
     stop: Array | np.ndarray | int
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """Sum over the rows, block by block."""
         return _span_sum(model, parameters, self)
 
-    def over_blocks(self, add: Callable[[Rows, Carry], Carry], carry: Carry) -> Carry:
+    def over_blocks(
+        self, add: Callable[[Rows, Carry], Carry], carry: Carry, block: int = SPAN_BLOCK
+    ) -> Carry:
         """Go through the blocks that hold the rows; in each the others have weight 0."""
 
-        def body(block: Array, carry: Carry) -> Carry:
-            first = block * SPAN_BLOCK
+        def body(number: Array, carry: Carry) -> Carry:
+            first = number * block
             rows = jax.tree_util.tree_map(
-                lambda leaf: jax.lax.dynamic_slice_in_dim(jnp.asarray(leaf), first, SPAN_BLOCK),
+                lambda leaf: jax.lax.dynamic_slice_in_dim(jnp.asarray(leaf), first, block),
                 self.rows,
             )
-            index = first + jnp.arange(SPAN_BLOCK)
+            index = first + jnp.arange(block)
             inside = (index >= self.start) & (index < self.stop)
             return add(Rows(rows.values, jnp.where(inside, rows.weight, 0.0)), carry)
 
-        begin, end = self.start // SPAN_BLOCK, -(-self.stop // SPAN_BLOCK)
+        begin, end = self.start // block, -(-self.stop // block)
         return cast(Carry, jax.lax.fori_loop(begin, end, body, carry))
 
 
@@ -171,7 +183,7 @@ class Total(_ExactTerm):
 
     data: PyTree = None
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """Call ``f(parameters)`` or ``f(parameters, data)``, whichever the model has."""
         function = model.total_log_likelihood
         assert function is not None
@@ -202,9 +214,14 @@ class Tempered:
     term: Term
     temperature: Array | float
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    @property
+    def axes(self) -> Any:
+        """Those of the term; the power is common to all."""
+        return Tempered(self.term.axes, None)  # type: ignore[arg-type]
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The power times the term."""
-        return self.temperature * self.term(model, parameters)
+        return self.temperature * self.term(model, position, parameters)
 
     def subsample(self, step: Array) -> Tempered:
         """Temper the term on its mini-batch."""
@@ -236,7 +253,12 @@ class Batches:
     scale: Array | np.ndarray | float
     batch: Array | np.ndarray | int = 0
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    @property
+    def axes(self) -> int:
+        """Every island has mini-batches of its own."""
+        return 0
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The scaled sum over the batch in use."""
         return jnp.asarray(self.scale) * _weighted_sum(model, parameters, self._rows())
 
@@ -271,7 +293,12 @@ class Subsampled:
     batch_size: int
     step: Array | int = 0
 
-    def __call__(self, model: Model, parameters: Parameters) -> Array:
+    @property
+    def axes(self) -> int:
+        """Every island has mini-batches of its own."""
+        return 0
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The scaled sum over the batch of this step."""
         return self._scale() * _weighted_sum(model, parameters, self._batch())
 
@@ -329,7 +356,7 @@ class Target:
         """Log density at an unconstrained position."""
         parameters, log_density = self.model.transform(position)
         for term in self.terms:
-            log_density = log_density + term(self.model, parameters)
+            log_density = log_density + term(self.model, position, parameters)
         return log_density
 
     def subsample(self, step: Array) -> Target:

@@ -6,6 +6,7 @@ from weighbridge.estimators.ibis import IBIS, IBISRun
 from weighbridge.estimators.methods import Method, resolve, resolve_sequential
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.prior_sampling import PriorSampling
+from weighbridge.estimators.published import PublishedRun, PublishedSGAIS
 from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC, SequentialSGMCMCRun
 from weighbridge.estimators.sgais import SGAIS, SGAISRun
@@ -25,6 +26,8 @@ __all__ = [
     "IBISRun",
     "Method",
     "PriorSampling",
+    "PublishedRun",
+    "PublishedSGAIS",
     "Repeat",
     "SGAISRun",
     "SequentialMethod",

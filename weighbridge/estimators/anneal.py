@@ -48,35 +48,27 @@ class Cloud(NamedTuple):
     origin: Array
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["model", "past", "chunk", "common"],
-    meta_fields=[],
-)
+@partial(jax.tree_util.register_dataclass, data_fields=["model", "past", "chunk"], meta_fields=[])
 @dataclass(frozen=True)
 class Path:
-    """Densities from prior times past to prior times past times chunk.
-
-    What is past has the island as its first axis (each island has mini-batches of its own),
-    unless it is common to all; model and chunk are.
-    """
+    """Densities from prior times past to prior times past times chunk."""
 
     model: Model
     past: tuple[Term, ...]
     chunk: Term
-    common: tuple[Term, ...] = ()
+
+    @property
+    def axes(self) -> Any:
+        """Where the island axes of its terms lie, for jax.vmap; the model is common to all."""
+        return Path(None, tuple(term.axes for term in self.past), self.chunk.axes)  # type: ignore[arg-type]
 
     def target(self, power: Array) -> Target:
         """The density at a power of the chunk's likelihood."""
-        return Target(self.model, (*self.past, *self.common, Tempered(self.chunk, power)))
+        return Target(self.model, (*self.past, Tempered(self.chunk, power)))
 
     def chunk_log_likelihood(self, position: Array) -> Array:
         """What the weights grow by when the power goes from 0 to 1."""
-        return self.chunk(self.model, self.model.transform(position)[0])
-
-
-# Where the island axis of a path lies, for jax.vmap.
-PATH_AXES = Path(model=None, past=0, chunk=None, common=None)  # type: ignore[arg-type]
+        return self.chunk(self.model, position, self.model.transform(position)[0])
 
 
 @runtime_checkable
@@ -347,7 +339,7 @@ def settle(start: Cloud, moved: Array, stable: Array | None) -> tuple[Cloud, Arr
     return start._replace(position=position), kept, jnp.sum(diverged, axis=1)
 
 
-@partial(jax.jit, static_argnames=("resampling", "chain_length"))
+@partial(jax.jit, static_argnames=("resampling", "chain_length", "patient"))
 def anneal_step(
     key_data: Array,
     cloud: Cloud,
@@ -357,13 +349,18 @@ def anneal_step(
     settings: Settings,
     resampling: str,
     chain_length: int = 1,
+    patient: bool = False,
 ) -> tuple[Cloud, Array, Any, StepInfo]:
     """One annealing step of all islands; ``key_data`` has two keys for each."""
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     raw = chunk_log_likelihoods(path, cloud.position)
     weighed = weigh(keys[:, 0], cloud, raw, power, settings, resampling, chain_length)
     start, following = weighed.cloud, weighed.power
-    if chain_length == 1:
+    if patient:
+        moved, moves, mover = _move_if(
+            jnp.any(weighed.info.resampled), mover, keys[:, 1], start, path, following
+        )
+    elif chain_length == 1:
         moved, moves, mover = mover.move(keys[:, 1], start, path, following)
     else:
         moved, moves, mover = mover.chain(
@@ -377,9 +374,33 @@ def anneal_step(
     return cloud, following, mover, info
 
 
+def _move_if(
+    wanted: Array, mover: Any, keys: Array, cloud: Cloud, path: Path, power: Array
+) -> tuple[Array, Any, Any]:
+    """Move all particles, or none; then the info is zero."""
+    mover = jax.tree_util.tree_map(jnp.asarray, mover)
+
+    def move() -> tuple[Array, Any, Any]:
+        found: tuple[Array, Any, Any] = mover.move(keys, cloud, path, power)
+        return found
+
+    def stay() -> tuple[Array, Any, Any]:
+        info = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape[1])
+        return cloud.position, info, mover
+
+    shape = jax.eval_shape(move)
+    found: tuple[Array, Any, Any] = jax.lax.cond(wanted, move, stay)
+    return found
+
+
 def chunk_log_likelihoods(path: Path, position: Array) -> Array:
     """Log-likelihood of the chunk at every particle of every island."""
-    return jax.vmap(jax.vmap(path.chunk_log_likelihood))(position)
+
+    def island(path: Path, position: Array) -> Array:
+        return jax.vmap(path.chunk_log_likelihood)(position)
+
+    found: Array = jax.vmap(island, in_axes=(path.axes, 0))(path, position)
+    return found
 
 
 def stable_moves(path: Path, power: Array, before: Array, after: Array) -> Array:
@@ -439,6 +460,7 @@ def anneal(
     max_steps: int = 2000,
     take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
     report: Report | None = None,
+    between: Callable[[Cloud], Cloud] | None = None,
 ) -> Annealed:
     """Take the particles along a path, from power 0 to power 1, or as a schedule says.
 
@@ -458,6 +480,7 @@ def anneal(
         max_steps: after this many the rest is taken at once, and the result says so.
         take_step: ``anneal_step``, or what does the same where the likelihood is on the host.
         report: called before the first step and after every one.
+        between: what to do to the particles after every step that leaves their density as it is.
     """
     # As arrays from the start: what comes back tuned is one, and must not be traced again.
     mover = jax.tree_util.tree_map(np.asarray, mover)
@@ -484,6 +507,8 @@ def anneal(
             chain_length=chain_length,
         )
         mover = mover if isinstance(mover, Sequence) else tuned
+        if between is not None:
+            cloud = between(cloud)
         powers.append(float(power))
         steps.append(jax.tree_util.tree_map(np.asarray, info))
         if report is not None:

@@ -32,7 +32,7 @@ DRIFT_STAGE, QUENCH_STAGE = 1, 2
 QUENCH_STREAM = 3
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 # Particles that do not drift are said to with this probability, if by more than the error.
-FALSE_ALARM = 5e-3
+FALSE_ALARM = 1e-3
 # Particles within this many nats of the best have ended in modes of one height.
 SAME_HEIGHT = 3.0
 NUM_FITS = 3

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from weighbridge.base import Status
+
 # The iteration ends when log Z changes by less than this.
 CONVERGED = 1e-10
 MAX_ITERATIONS = 1000
@@ -15,6 +17,8 @@ MAX_ITERATIONS = 1000
 ROUNDING = 1e-14
 # Above this the error of an importance sample falls more slowly than it says.
 GOOD_KHAT = 0.5
+# Two estimates agree within this many errors; a path's is a Student-t of 15 degrees of freedom.
+AGREEMENT = 4.0
 # Effective draws, as a fraction, from which on no tail matters.
 EVEN = 0.9
 
@@ -40,15 +44,26 @@ class Bridged(NamedTuple):
     overlap: float
     is_even: bool
 
-    def agrees(self, log_evidence: float, std_error: float) -> bool:
-        """Whether it can be believed beside an estimate along a path, and be the answer.
+    def judge(self, log_evidence: float, std_error: float) -> tuple[bool, Status | None]:
+        """Whether it is the answer beside an estimate along a path, and what to say of that.
 
-        The ratios must have light tails in both directions, and the two must agree: the smaller
-        error alone decides nothing.
+        Neither of them is ever far too high (by Markov's inequality), and both fall short when mass
+        was missed. So of two that disagree the higher counts, as long as the bridge's ratios have
+        light tails in both directions; the smaller error alone decides nothing.
         """
-        light = self.is_even or max(self.khat_proposal, self.khat_posterior) < GOOD_KHAT
-        apart = abs(self.log_evidence - log_evidence)
-        return bool(light and apart <= 3 * math.hypot(self.std_error, std_error))
+        if not self.is_light:
+            return False, None
+        apart = self.log_evidence - log_evidence
+        known = 0.0 if math.isnan(std_error) else std_error
+        allowed = AGREEMENT * math.hypot(self.std_error, known)
+        if apart > allowed:
+            return True, Status.PATH_LOST
+        return (True, None) if apart >= -allowed else (False, Status.BRIDGE_SHORT)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether the ratios have light tails in both directions, or hardly vary."""
+        return self.is_even or max(self.khat_proposal, self.khat_posterior) < GOOD_KHAT
 
 
 def bridge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,13 @@ Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], Gaussian]
 
 
 def bridge_to_gaussians(
-    seed: int, first_island: int, path: Path, cloud: Cloud, *, differentiable: bool
+    seed: int,
+    first_island: int,
+    path: Path,
+    cloud: Cloud,
+    *,
+    differentiable: bool,
+    adjust: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Bridged | None:
     """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
 
@@ -39,12 +46,15 @@ def bridge_to_gaussians(
     number twice, which a jackknife takes for two independent ones.
 
     Gaussians are fitted to the scores first, and to the moments where those fit badly; whichever
-    has the lighter tails counts.
+    has the lighter tails counts. ``adjust`` gives what to add to the log density at positions:
+    where the density has many copies, one of them is enough.
     """
     position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
     if len(position) < 4:
         return None
     height, score = log_densities(path, position, differentiable=differentiable)
+    if adjust is not None:
+        height = height + adjust(position)
     fits: list[Fit] = [fit_moments] if score is None else [fit_scores, fit_moments]
     found: list[Bridged] = []
     for number, fit in enumerate(fits):
@@ -59,6 +69,8 @@ def bridge_to_gaussians(
             at_draws[here] = log_normal(noise[here], root)
             at_particles[here] = log_normal(_standardised(position[here], mean, root), root)
         log_proposal = log_densities(path, draws, differentiable=differentiable)[0] - at_draws
+        if adjust is not None:
+            log_proposal = log_proposal + adjust(draws)
         log_proposal = np.where(np.isnan(log_proposal), -np.inf, log_proposal)
         found.append(bridge(height - at_particles, log_proposal, log_weight))
         if found[-1].is_even:
@@ -142,16 +154,21 @@ def log_densities(
 
 @jax.jit
 def _log_densities(path: Path, position: Array) -> Array:
-    log_density: Array = jax.vmap(jax.vmap(path.target(jnp.ones(()))))(position)
+    log_density: Array = _over_islands(path, position, lambda target: target)
     return log_density
 
 
 @jax.jit
 def _scores(path: Path, position: Array) -> tuple[Array, Array]:
-    found: tuple[Array, Array] = jax.vmap(jax.vmap(jax.value_and_grad(path.target(jnp.ones(())))))(
-        position
-    )
+    found: tuple[Array, Array] = _over_islands(path, position, jax.value_and_grad)
     return found
+
+
+def _over_islands(path: Path, position: Array, of_target: Callable[[Any], Any]) -> Any:
+    def island(path: Path, position: Array) -> Any:
+        return jax.vmap(of_target(path.target(jnp.ones(()))))(position)
+
+    return jax.vmap(island, in_axes=(path.axes, 0))(path, position)
 
 
 @jax.jit

@@ -149,7 +149,7 @@ def as_numpy(model: Model, parameters: dict[str, Array]) -> Named:
 
 @jax.jit
 def _total(model: Model, position: Array, data: PyTree) -> Array:
-    return Total(data)(model, model.transform(position)[0])
+    return Total(data)(model, position, model.transform(position)[0])
 
 
 def host_likelihood(model: Model, data: PyTree, position: Array) -> HostLikelihood | None:

@@ -118,6 +118,10 @@ class IBIS:
                 "of the particles."
             )
 
+    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
+        """Rows taken in at once: always as many."""
+        return self.chunk_size
+
     def combine(self, islands: np.ndarray) -> Combined:
         """One log evidence from those of the islands."""
         return combine_islands(islands)
@@ -255,7 +259,7 @@ class IBISRun:
         """Take the rows since the last stage as one chunk: reweight, resample, move."""
         store = self.store.rows()
         past, chunk = Span(store, 0, self.moved_rows), Span(store, self.moved_rows, stop)
-        path = Path(self.model, (), chunk, common=(past,))
+        path = Path(self.model, (past,), chunk)
         mover = self.mover
         if isinstance(mover, Repeat) and isinstance(self.method.moves, Kernel):
             weight = self.store.weight

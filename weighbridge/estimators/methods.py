@@ -9,6 +9,7 @@ from weighbridge.base import MethodError
 from weighbridge.estimators.ais import AIS
 from weighbridge.estimators.ibis import IBIS
 from weighbridge.estimators.prior_sampling import PriorSampling
+from weighbridge.estimators.published import PublishedSGAIS
 from weighbridge.estimators.sequential import SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais import SGAIS
@@ -16,7 +17,7 @@ from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.tempering import Tempering
 from weighbridge.estimators.thermodynamic import Thermodynamic
 
-Method = SGAIS | IBIS | SequentialSGMCMC | Tempering
+Method = SGAIS | PublishedSGAIS | IBIS | SequentialSGMCMC | Tempering
 
 METHODS: dict[str, Callable[[], Method]] = {
     "auto": SGAIS,

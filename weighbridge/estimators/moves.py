@@ -12,7 +12,7 @@ import numpy as np
 
 from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
-from weighbridge.estimators.anneal import PATH_AXES, Cloud, Path, stable_moves
+from weighbridge.estimators.anneal import Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC
 from weighbridge.target import Target
 
@@ -33,7 +33,7 @@ def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any =
         target = path.target(power)
         return jax.vmap(lambda *particle: function(target, own, *particle))(*args)
 
-    axes = (PATH_AXES, None if own is None else 0, *(0 for _ in args))
+    axes = (path.axes, None if own is None else 0, *(0 for _ in args))
     return jax.vmap(island, in_axes=axes)(path, own, *args)
 
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient annealed importance sampling: the evidence of a stream, chunk by chunk."""
+"""Stochastic gradient annealed importance sampling as published: mini-batches without anchors."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ DISAGREEMENT = 4.0
 
 
 @dataclass(frozen=True)
-class SGAIS:
-    r"""Stochastic gradient annealed importance sampling.
+class PublishedSGAIS:
+    r"""Stochastic gradient annealed importance sampling as published.
 
     The rows come in chunks. Each is brought in through the densities
 
@@ -64,7 +64,8 @@ class SGAIS:
 
     The moves are not adjusted: mini-batch noise heats the particles to a temperature that grows
     with the rows seen, which biases the log evidence. The temperature is measured on the way,
-    and the bias that it implies is part of the standard error.
+    and the bias that it implies is part of the standard error. ``SGAIS`` is what to use;
+    ``SGAIS.published()`` gives this one with the parameters of the paper.
 
     Args:
         num_islands: independent populations; their spread is the error bar.
@@ -122,33 +123,22 @@ class SGAIS:
         if not isinstance(self.kernel, Kernel):
             raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
 
-    @classmethod
-    def published(cls) -> SGAIS:
-        """The algorithm and the parameters of the paper: 10 particles, ESS 5, no resampling.
+    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
+        """Rows of the next chunk: always as many."""
+        return self.chunk_size
 
-        Its bias is heating, which no spread shows, so its error is always stated as unknown.
-
-        >>> SGAIS.published().num_particles
-        10
-        """
-        return cls(
-            num_islands=1,
-            num_particles=10,
-            resample_below=0.0,
-            step_follows_power=False,
-            states_error=False,
-        )
-
-    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SGAISRun:
+    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> PublishedRun:
         """Begin a run; ``absorb`` then takes chunks."""
-        return SGAISRun(self, model, seed, first_island)
+        return PublishedRun(self, model, seed, first_island)
 
 
-class SGAISRun:
+class PublishedRun:
     """A run under way: particles, the rows kept for mini-batches, and the path so far."""
 
     @double_precision
-    def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
+    def __init__(
+        self, method: PublishedSGAIS, model: Model, seed: int, first_island: int = 0
+    ) -> None:
         model.require_rows()
         check_seed(seed)
         self.method, self.model, self.seed, self.first_island = method, model, seed, first_island
@@ -250,7 +240,7 @@ class SGAISRun:
         last = outcome.steps[-1]
         self.log_evidences = np.asarray(last.log_evidence)
         self.temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
-        if self._knows_heat():
+        if not math.isnan(self.temperature):
             # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
             dimension = self.model.dimension
             self.heating_bias += 0.5 * dimension * (self.temperature - 1.0) * count / seen

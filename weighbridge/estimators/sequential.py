@@ -35,7 +35,7 @@ class SequentialRun(Protocol):
         ...
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in at most ``chunk_size`` rows; on an error nothing has changed."""
+        """Bring in at most ``chunk_after`` rows; on an error nothing has changed."""
         ...
 
     def flags(self) -> tuple[Status, ...]:
@@ -69,9 +69,8 @@ class SequentialMethod(Protocol):
         """Independent populations of a run."""
         ...
 
-    @property
-    def chunk_size(self) -> int:
-        """Rows that a run takes in at once, at most."""
+    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
+        """Rows that a run takes in at once, after so many; more may do where all are at hand."""
         ...
 
     @property

@@ -13,11 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
-from weighbridge.data import join, num_rows, pad, split
+from weighbridge.data import join, num_rows, pad, rechunk
 from weighbridge.estimators.anneal import Annealed, Cloud, Settings, anneal
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.published import (
+    FEW_PARTICLES,
+    PUBLISHED_KERNEL,
+    PublishedRun,
+    PublishedSGAIS,
+)
 from weighbridge.estimators.sequential import HeldMethod, SequentialMethod, require_counts
-from weighbridge.estimators.sgais import FEW_PARTICLES, PUBLISHED_KERNEL, SGAIS, SGAISRun
 from weighbridge.estimators.smc import SMC
 from weighbridge.model import EDGE, Model, Parameters
 from weighbridge.numerics import double_precision
@@ -93,9 +98,9 @@ class SequentialSGMCMC:
                 f"{self.start_rows}: raise reservoir, or lower start_rows."
             )
 
-    def engine(self) -> SGAIS:
+    def engine(self) -> PublishedSGAIS:
         """Mini-batches, kernel and islands are those of SGAIS as published."""
-        return SGAIS(
+        return PublishedSGAIS(
             num_islands=self.num_islands,
             num_particles=self.num_particles,
             chunk_size=self.max_chunk,
@@ -117,6 +122,10 @@ class SequentialSGMCMC:
         chunks_before = (math.isqrt(1 + 8 * rows_seen // self.chunk_growth) - 1) // 2
         return min(self.chunk_growth * (chunks_before + 1), self.max_chunk)
 
+    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
+        """Rows taken in at once: always as many."""
+        return self.chunk_size
+
     def combine(self, islands: np.ndarray) -> Combined:
         """One log evidence from those of the islands."""
         return combine_islands(islands)
@@ -126,7 +135,7 @@ class SequentialSGMCMC:
         return SequentialSGMCMCRun(self, model, seed, first_island)
 
 
-class SequentialSGMCMCRun(SGAISRun):
+class SequentialSGMCMCRun(PublishedRun):
     """A run under way; one of SGAIS, but for how rows are cut and what they do to the weights."""
 
     def __init__(
@@ -194,7 +203,8 @@ class SequentialSGMCMCRun(SGAISRun):
         if not isinstance(method, SequentialMethod):
             return method.estimate(self.model, values, weight, seed=seed, first_island=island)
         run = method.start(self.model, seed=seed, first_island=island)
-        for rows, its_weight in split((values, weight), method.chunk_size):
+        sizes = partial(method.chunk_after, in_memory=True)
+        for rows, its_weight in rechunk([(values, weight)], sizes):
             run.absorb(rows, its_weight)
         return run.result(0.0, {})
 

@@ -13,7 +13,7 @@ from weighbridge.base import PyTree
 from weighbridge.target import SPAN_BLOCK, Rows
 
 # Rows that a store holds at first: programs for fewer rows are those for as many.
-FIRST_CAPACITY = 256 * SPAN_BLOCK
+FIRST_CAPACITY = 64 * SPAN_BLOCK
 
 
 class Store:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -20,6 +21,7 @@ from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
+    Cloud,
     Mover,
     Path,
     Report,
@@ -33,6 +35,7 @@ from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
+from weighbridge.estimators.labels import one_labelling
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.walks import (
@@ -159,6 +162,7 @@ class Tempering:
                 max_steps=self.max_annealing_steps,
                 report=report,
                 take_step=take_step,
+                between=self._between(model),
             )
         except Exception as error:
             if host is None:
@@ -174,15 +178,19 @@ class Tempering:
             )
         crossing = None
         if self.bridges:
+            cloud, cell = one_labelling(model, outcome.cloud, agreed=False)
+            differentiable = needs_gradient(mover)
             crossing = bridge_to_gaussians(
-                seed, first_island, path, outcome.cloud, differentiable=needs_gradient(mover)
+                seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
             )
         answer: Combined | Audit | Bridged = combined
+        caution: Status | None = None
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
             answer, position, log_weight = second, second.position, second.log_weight
-        elif crossing is not None and crossing.agrees(*combined[:2]):
-            answer = crossing
+        elif crossing is not None:
+            by_bridge, caution = crossing.judge(*combined[:2])
+            answer = crossing if by_bridge else combined
         samples, log_weights = posterior(model, position, log_weight)
         return Evidence(
             log_evidence=answer.log_evidence,
@@ -204,9 +212,15 @@ class Tempering:
                 **_audit_diagnostics(second),
                 **_bridge_diagnostics(crossing, answer is crossing),
             },
-            flags=_flags(outcome, combined, second),
+            flags=(*((caution,) if caution else ()), *_flags(outcome, combined, second)),
             elapsed=time.perf_counter() - began,
         )
+
+    def _between(self, model: Model) -> Callable[[Cloud], Cloud] | None:
+        """Components that may be permuted get one labelling, by which moves find their metric."""
+        if not model.exchangeable:
+            return None
+        return lambda cloud: one_labelling(model, cloud, agreed=False)[0]
 
 
 def likelihood_term(

@@ -11,7 +11,7 @@ import jax
 
 from weighbridge.base import Array, Kernel, MethodError
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
-from weighbridge.estimators.anneal import PATH_AXES, Mover, Path
+from weighbridge.estimators.anneal import Mover, Path
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat, Stay
 from weighbridge.kernels import Metropolis, Slice, Stretch
 from weighbridge.kernels.dialogue import Lift, Point, Walker, converse
@@ -119,12 +119,12 @@ def evaluate(path: Path, power: Array, position: Array) -> Point:
 
     def at(path: Path, position: Array) -> Point:
         parameters, log_density = path.model.transform(position)
-        for term in (*path.past, *path.common):
-            log_density = log_density + term(path.model, parameters)
-        log_likelihood = path.chunk(path.model, parameters)
+        for term in path.past:
+            log_density = log_density + term(path.model, position, parameters)
+        log_likelihood = path.chunk(path.model, position, parameters)
         return Point(position, log_density + power * log_likelihood, log_likelihood)
 
-    return jax.vmap(jax.vmap(at, in_axes=(None, 0)), in_axes=(PATH_AXES, 0))(path, position)
+    return jax.vmap(jax.vmap(at, in_axes=(None, 0)), in_axes=(path.axes, 0))(path, position)
 
 
 # --- movers by name ----------------------------------------------------------------------

@@ -1,0 +1,264 @@
+"""One labelling for all particles: the posterior unchanged, one of K! copies, none lost."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+from weighbridge.model import unravel_positions
+from weighbridge.relabel import (
+    Reference,
+    features,
+    find_reference,
+    in_cell,
+    log_num_labellings,
+    relabelled,
+)
+
+NUM = 60
+MIXTURE = wb.zoo.mixture.model(3, 2)
+DATA = wb.zoo.mixture.simulate(40, num_components=3, num_features=2, seed=1)
+ORDERS = list(itertools.permutations(range(3)))
+
+
+def sideways(p, row):
+    """A mixture whose components lie along the second axis of its means."""
+    heights = jnp.log(p["share"]) - 0.5 * jnp.sum((row[:, None] - p["mean"]) ** 2, axis=0)
+    return jax.nn.logsumexp(heights) + p["other"]
+
+
+# Components along axis 1 of one parameter and axis 0 of another; a third one has none.
+SIDEWAYS = wb.Model(
+    {
+        "other": dist.Normal(0.0, 1.0),
+        "mean": dist.Normal(0.0, 3.0).expand([2, 3]).to_event(2),
+        "share": dist.Dirichlet(np.ones(3)),
+    },
+    sideways,
+    exchangeable={"mean": 1, "share": 0},
+)
+MODELS = {"mixture": MIXTURE, "sideways": SIDEWAYS}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+@jax.jit
+def densities(model, position):
+    """Log prior in the space of the parameters, log-likelihood, and log density of positions."""
+
+    def one(u):
+        parameters, log_prior = model.transform(u)
+        log_likelihood = jnp.sum(model.row_log_likelihoods(parameters, jnp.asarray(DATA)))
+        constrained = sum(jnp.sum(prior.log_prob(parameters[site.name]))
+                          for site, prior in model._priors(dict(parameters)))  # fmt: skip
+        return constrained, log_likelihood, log_prior + log_likelihood
+
+    return jax.vmap(one)(position)
+
+
+def from_prior(model, seed=0, num=NUM):
+    return flattened(model, model.sample_prior(num, seed=seed))
+
+
+_flatten = jax.jit(lambda model, parameters: jax.vmap(model.flatten)(parameters))
+
+
+def flattened(model, parameters):
+    return np.asarray(_flatten(model, dict(parameters)))
+
+
+def permuted(model, position, orders):
+    """Components of each particle in another order, parameter by parameter."""
+    parameters = {k: np.array(v) for k, v in unravel_positions(model, position).items()}
+    for name, axis in model.exchangeable:
+        for number, order in enumerate(orders):
+            parameters[name][number] = np.take(parameters[name][number], order, axis=axis)
+    return flattened(model, parameters)
+
+
+def clear_particles(model, seed=1, num=NUM):
+    """Particles around one mode with three clear components."""
+    generator = np.random.default_rng(seed)
+    centres = np.array([[-4.0, 0.0, 4.0], [1.0, -2.0, 1.0]])
+    noise = generator.normal(0.0, 0.3, (num, 2, 3))
+    share = generator.dirichlet([20.0, 30.0, 50.0], num)
+    if model is SIDEWAYS:
+        parameters = {"mean": centres + noise, "share": share, "other": generator.normal(size=num)}
+    else:
+        means = np.moveaxis(centres + noise, 1, 2)
+        scales = np.exp(generator.normal(0.0, 0.2, means.shape))
+        parameters = {"weights": share, "mu": means, "s2": scales}
+    return flattened(model, parameters)
+
+
+def random_orders(num, seed=2):
+    generator = np.random.default_rng(seed)
+    return np.array([generator.permutation(3) for _ in range(num)])
+
+
+# --- relabelling leaves the posterior as it is ------------------------------------------------
+
+
+@every_model
+def test_relabelled_particles_have_the_density_they_had(name):
+    model = MODELS[name]
+    position = from_prior(model)
+    moved = relabelled(model, position, find_reference(model, position, 0))
+    changed = ~np.isclose(moved, position).all(axis=1)
+    assert 0.5 * NUM < changed.sum() < NUM, "some are in order, most are not"
+    before, after = densities(model, position), densities(model, moved)
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-8)
+    np.testing.assert_allclose(after[1], before[1], rtol=1e-8)
+
+
+@every_model
+def test_components_are_permuted_whole(name):
+    """Each particle has the components that it had, and all else as it was."""
+    model = MODELS[name]
+    position = from_prior(model)
+    moved = relabelled(model, position, find_reference(model, position, 0))
+    for old, new in zip(features(model, position), features(model, moved)):
+        order = [int(np.argmin(np.abs(old - component).sum(axis=1))) for component in new]
+        assert sorted(order) == [0, 1, 2]
+        np.testing.assert_allclose(new, old[order], rtol=1e-9)
+    if model is SIDEWAYS:
+        np.testing.assert_array_equal(moved[:, 0], position[:, 0])
+
+
+@every_model
+def test_relabelling_preserves_the_posterior_measure(name):
+    """f(u) = f(u') |du'/du|: the stick-breaking of weights is not symmetric, its measure is."""
+    model = MODELS[name]
+    position = from_prior(model, seed=4)
+    reference = find_reference(model, position, 0)
+    moved = relabelled(model, position, reference)
+    changed = np.flatnonzero(~np.isclose(moved, position).all(axis=1))[:3]
+    before, after = densities(model, position)[2], densities(model, moved)[2]
+    step = 1e-5 * np.eye(model.dimension)
+    for number in changed:
+        around = np.concatenate([position[number] + step, position[number] - step])
+        ahead, behind = np.split(relabelled(model, around, reference), 2)
+        log_volume = np.linalg.slogdet((ahead - behind) / 2e-5)[1]
+        assert after[number] + log_volume == pytest.approx(before[number], abs=1e-5)
+    differs = np.abs(np.asarray(after - before))[changed]
+    assert differs.max() > 0.1, "the densities themselves differ"
+
+
+@every_model
+@pytest.mark.parametrize("agree", [False, True], ids=["none agree", "most agree"])
+def test_permuted_particles_are_brought_back(name, agree):
+    model = MODELS[name]
+    position = clear_particles(model)
+    orders = random_orders(NUM)
+    if agree:  # nine in ten are labelled alike: no example is needed
+        orders[np.arange(NUM) % 10 > 0] = [2, 0, 1]
+    mixed = permuted(model, position, orders)
+    reference = find_reference(model, mixed, None if agree else 7)
+    found = relabelled(model, mixed, reference)
+    common = orders[1] if agree else orders[7]
+    np.testing.assert_allclose(found, permuted(model, position, [common] * NUM), atol=1e-8)
+    assert in_cell(model, found, reference).all()
+    assert not in_cell(model, mixed, reference).all()
+    np.testing.assert_array_equal(relabelled(model, found, reference), found)
+
+
+def test_the_reference_is_middle_and_spread_of_components():
+    position = clear_particles(SIDEWAYS, num=400)
+    reference = find_reference(SIDEWAYS, position)
+    # Features of a component: its two means, then its share.
+    np.testing.assert_allclose(reference.middle[:, :2], [[-4, 1], [0, -2], [4, 1]], atol=0.1)
+    np.testing.assert_allclose(reference.middle[:, 2], [0.2, 0.3, 0.5], atol=0.02)
+    np.testing.assert_allclose(reference.spread[:, :2], 0.3, rtol=0.25)
+
+
+def test_the_assignment_has_the_least_cost():
+    generator = np.random.default_rng(5)
+    reference = Reference(generator.normal(size=(3, 2)), generator.uniform(0.5, 2.0, (3, 2)))
+    components = generator.normal(size=(50, 3, 2))
+    found = reference.assign(components)
+    for mine, order in zip(components, found):
+        costs = [
+            np.sum(((mine[list(other)] - reference.middle) / reference.spread) ** 2)
+            for other in ORDERS
+        ]
+        assert tuple(order) == ORDERS[int(np.argmin(costs))]
+
+
+def test_particles_at_the_edge_of_the_prior_stay_where_they_are():
+    """A share that is 1 in doubles leaves none for the others: permuted, it has no coordinates."""
+    position = clear_particles(SIDEWAYS)
+    mixed = permuted(SIDEWAYS, position, random_orders(NUM))
+    site = next(site for site in SIDEWAYS.sites if site.name == "share")
+    mixed[3, site.start : site.stop] = [50.0, 0.0]
+    reference = find_reference(SIDEWAYS, mixed, 0)
+    found = relabelled(SIDEWAYS, mixed, reference)
+    assert np.isfinite(found).all()
+    others = np.arange(NUM) != 3
+    assert in_cell(SIDEWAYS, found[others], reference).all()
+
+
+# --- one of K! cells -------------------------------------------------------------------------
+
+
+@every_model
+def test_each_particle_is_in_the_cell_under_one_labelling(name):
+    model = MODELS[name]
+    position = from_prior(model, seed=3)
+    reference = find_reference(model, position, 0)
+    copies = [permuted(model, position, [order] * NUM) for order in ORDERS]
+    inside = np.array([in_cell(model, copy, reference) for copy in copies])
+    np.testing.assert_array_equal(inside.sum(axis=0), 1)
+    the_one = np.array(copies)[inside.argmax(axis=0), np.arange(NUM)]
+    np.testing.assert_allclose(relabelled(model, position, reference), the_one, atol=1e-7)
+
+
+def test_number_of_labellings():
+    assert log_num_labellings(wb.zoo.linear.model(2)) == 0.0
+    for model in MODELS.values():
+        assert log_num_labellings(model) == pytest.approx(math.log(6))
+    assert log_num_labellings(wb.zoo.mixture.model(5)) == pytest.approx(math.log(120))
+    assert log_num_labellings(wb.zoo.mixture.model(1)) == 0.0
+
+
+def uneven(p, y):
+    return jax.nn.logsumexp(jnp.log(p["share"]) - 0.5 * (y - p["mu"]) ** 2)
+
+
+def test_one_cell_times_the_labellings_is_the_whole_integral():
+    """By a grid over the unconstrained coordinates of two components, Jacobian included."""
+    model = wb.Model(
+        {
+            "mu": dist.Normal(0.0, 1.5).expand([2]).to_event(1),
+            "share": dist.Dirichlet(np.array([1.5, 1.5])),
+        },
+        uneven,
+        exchangeable={"mu": 0, "share": 0},
+    )
+    data = jnp.array([-0.7, 0.2, 1.5, 1.1])
+    axes = [np.linspace(-6, 6, 41)] * 2 + [np.linspace(-8, 8, 40)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+
+    @jax.jit
+    def density(u):
+        parameters, log_prior = model.transform(u)
+        return jnp.exp(log_prior + jnp.sum(model.row_log_likelihoods(parameters, data)))
+
+    heights = np.asarray(jax.vmap(density)(grid))
+    generator = np.random.default_rng(0)
+    for _ in range(2):
+        # Whatever the reference is: its cell is one of two halves, of whatever shape.
+        reference = Reference(generator.normal(size=(2, 2)), generator.uniform(0.5, 2.0, (2, 2)))
+        inside = in_cell(model, grid, reference)
+        assert 0.3 < inside.mean() < 0.7
+        log_cell = np.log(np.sum(heights[inside])) + log_num_labellings(model)
+        assert log_cell == pytest.approx(np.log(np.sum(heights)), abs=1e-10)

@@ -1,0 +1,158 @@
+"""Likelihoods around an anchor: exact sums to second order, and the rest from mini-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array
+from weighbridge.model import Model, Parameters
+from weighbridge.target import SPAN_BLOCK, Rows, Span
+
+# From this dimension on curvatures are left out: they take D^2 numbers, and D passes.
+FIRST_ORDER_ABOVE = 300
+
+
+class Sums(NamedTuple):
+    """The log-likelihood of some rows around an anchor, to second order.
+
+    Attributes:
+        value: L, the sum at the anchor.
+        gradient: G.
+        curvature: H; None for sums of first order.
+    """
+
+    value: Array
+    gradient: Array
+    curvature: Array | None
+
+    def at(self, offset: Array) -> Array:
+        """L + G.d + d'Hd / 2 at an offset d from the anchor."""
+        slope = self.gradient
+        if self.curvature is not None:
+            slope = slope + 0.5 * self.curvature @ offset
+        return self.value + offset @ slope
+
+    def moved(self, offset: Array) -> Sums:
+        """The same polynomial around another anchor."""
+        if self.curvature is None:
+            return Sums(self.at(offset), self.gradient, None)
+        return Sums(self.at(offset), self.gradient + self.curvature @ offset, self.curvature)
+
+    def plus(self, other: Sums, times: float = 1.0) -> Sums:
+        """The sums of these rows and of others, which may count several times."""
+        total: Sums = jax.tree_util.tree_map(lambda mine, its: mine + times * its, self, other)
+        return total
+
+    @staticmethod
+    def zero(dimension: int) -> Sums:
+        """Of no rows."""
+        curvature = np.zeros((dimension, dimension)) if dimension <= FIRST_ORDER_ABOVE else None
+        return Sums(np.zeros(()), np.zeros(dimension), curvature)  # type: ignore[arg-type]
+
+
+def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) -> Sums:
+    """L, G and H of some rows at an anchor, in one pass and in blocks."""
+
+    def add(rows: Rows, carry: Sums) -> Sums:
+        def total(position: Array) -> Array:
+            return rows(model, position, model.transform(position)[0])
+
+        def slope(position: Array) -> tuple[Array, tuple[Array, Array]]:
+            value, gradient = jax.value_and_grad(total)(position)
+            return gradient, (value, gradient)
+
+        if carry.curvature is None:
+            return carry.plus(Sums(*slope(anchor)[1], None))
+        curvature, (value, gradient) = jax.jacfwd(slope, has_aux=True)(anchor)
+        return carry.plus(Sums(value, gradient, curvature))
+
+    zero = jax.tree_util.tree_map(jnp.asarray, Sums.zero(model.dimension))
+    sums: Sums = span.over_blocks(add, zero, block)
+    return sums
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Anchored:
+    r"""The log-likelihood of n rows: exact to second order, the residual from a mini-batch.
+
+    .. math:: \ell(\theta) \approx L + G \cdot d + \tfrac12 d^\top H d
+              + \frac{n}{|B|} \sum_{k \in B} r_k(\theta), \qquad d = \theta - \theta^*
+
+    with r_k what is left of row k beyond its own second-order terms. Near the anchor it is of third
+    order in d, so the noise of the estimate falls with n. With all rows as the batch it is exact.
+
+    Args:
+        anchor: theta*, an unconstrained position.
+        sums: L, G and H over all n rows.
+        rows: those of the mini-batches, one after the other; every island has its own.
+        batch_sums: L, G and H over each batch.
+        size: rows of a batch.
+        scale: n / |B|.
+        batch: the one in use; ``subsample`` changes it. Where there is only one it stays, so that
+            moves conserve energy.
+    """
+
+    anchor: Array | np.ndarray
+    sums: Sums
+    rows: Rows
+    batch_sums: Sums
+    size: Array | int
+    scale: Array | float
+    batch: Array | int = 0
+
+    @property
+    def axes(self) -> Any:
+        """Islands have their own rows, and the same numbers of them."""
+        return Anchored(None, None, 0, 0, None, None, None)  # type: ignore[arg-type]
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """The estimate at a position."""
+        offset = position - self.anchor
+        own: Sums = jax.tree_util.tree_map(lambda leaf: leaf[self.batch], self.batch_sums)
+        beyond = self.span()(model, position, parameters) - own.at(offset)
+        return self.sums.at(offset) + self.scale * beyond
+
+    def of(self, rows: Rows, batch_sums: Sums) -> Anchored:
+        """The same term on other batches."""
+        return replace(self, rows=rows, batch_sums=batch_sums)
+
+    def span(self) -> Span:
+        """The rows of the batch in use."""
+        return Span(self.rows, self.batch * self.size, (self.batch + 1) * self.size)
+
+    def subsample(self, step: Array) -> Anchored:
+        """Go to the batch of this step."""
+        return replace(self, batch=step % self.batch_sums.value.shape[0])
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """Estimate (n / |B|)^2 |B| Var_k[grad r_k] from the rows of all batches."""
+        function = model.require_rows()
+        offset = position - self.anchor
+
+        def residual(row: Any, weight: Array) -> Array:
+            slope = jax.grad(lambda u: function(model.transform(u)[0], row))
+            expected = slope(self.anchor)
+            if self.sums.curvature is not None:
+                expected, change = jax.jvp(slope, (self.anchor,), (offset,))
+                expected = expected + change
+            beyond: Array = weight * (slope(position) - expected)
+            return beyond
+
+        residuals = jax.vmap(residual)(self.rows.values, jnp.asarray(self.rows.weight))
+        drawn = self.size * self.batch_sums.value.shape[0]
+        used = (jnp.arange(residuals.shape[0]) < drawn)[:, None]
+        mean = jnp.sum(jnp.where(used, residuals, 0.0), axis=0) / drawn
+        squares = jnp.sum(jnp.where(used, (residuals - mean) ** 2, 0.0), axis=0)
+        variance: Array = self.scale**2 * self.size * squares / jnp.maximum(drawn - 1, 1)
+        return variance

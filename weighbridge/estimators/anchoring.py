@@ -1,0 +1,292 @@
+"""Anchored likelihood terms of a stream: their sums, their mini-batches, and their noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.anchor import Anchored, Sums, sums_at
+from weighbridge.base import Array, PyTree
+from weighbridge.data import pad
+from weighbridge.model import Model
+from weighbridge.reservoir import Reservoir
+from weighbridge.target import SPAN_BLOCK, Rows, Span
+
+# Rows whose sums are made by one call, and within it by one block.
+SUM_ROWS = 4096
+SUM_BLOCK = 512
+# Batches from whose differences the noise is measured, at least, and positions it is measured at.
+LEAST_BATCHES = 8
+NUM_PROBES = 64
+# The first guess of a batch's size, and the smallest one.
+FIRST_BATCH, SMALLEST_BATCH = 256, 64
+# A batch is this much larger than the noise asks for: what follows is a little different.
+MARGIN = 1.3
+# A batch of so many of all rows is all of them.
+NEARLY_ALL = 0.6
+
+# A block of rows, and how often each counts.
+Block = tuple[PyTree, np.ndarray]
+# Rows by their numbers, an array of any shape.
+Gather = Callable[[np.ndarray], Block]
+
+
+class Anchor(NamedTuple):
+    """A point near the posterior's centre, and the sums of all rows seen there.
+
+    Attributes:
+        position: unconstrained.
+        sums: L, G and H.
+        variance: of L, where it is not exact but carried over with the help of a reservoir.
+        num_rows: rows seen when the anchor was set.
+    """
+
+    position: np.ndarray
+    sums: Sums
+    variance: float
+    num_rows: int
+
+
+class Noise(NamedTuple):
+    """Variance over mini-batches of an estimated log-likelihood, in squared nats.
+
+    Attributes:
+        relative: of the difference from the particles' centre, averaged over particles: what heats.
+        common: of the centre itself: what shifts all particles alike.
+    """
+
+    relative: float
+    common: float
+
+    def scaled(self, factor: float) -> Noise:
+        """Both parts times a factor."""
+        return Noise(self.relative * factor, self.common * factor)
+
+
+NOISELESS = Noise(0.0, 0.0)
+
+
+class Estimate(NamedTuple):
+    """A term whose rest is estimated.
+
+    Attributes:
+        term: what it is.
+        noise: that it has by its mini-batches, each island by its own.
+        wanted: rows of a batch that would bring that to what is allowed.
+        floor: noise that no batch can undo and all islands share, where the rows to draw from are
+            themselves a sample.
+    """
+
+    term: Anchored
+    noise: Noise
+    wanted: int
+    floor: Noise = NOISELESS
+
+
+def sums_of(model: Model, position: np.ndarray, blocks: Iterator[Block]) -> list[Sums]:
+    """L, G and H of blocks of at most ``SUM_ROWS`` rows, one for each."""
+    found = []
+    for values, weight in blocks:
+        rows = Rows(*pad(values, weight, SUM_ROWS))
+        found.append(_block_sums(model, position, Span(rows, 0, len(weight))))
+    return [jax.tree_util.tree_map(np.asarray, sums) for sums in found]
+
+
+def total(dimension: int, sums: list[Sums]) -> Sums:
+    """All of them together."""
+    result = Sums.zero(dimension)
+    for part in sums:
+        result = result.plus(part)
+    return result
+
+
+def in_blocks(gather: Gather, num_rows: int) -> Iterator[Block]:
+    """All rows, in at least as many blocks as a variance needs."""
+    size = min(SUM_ROWS, -(-num_rows // LEAST_BATCHES))
+    for start in range(0, num_rows, max(size, 1)):
+        yield gather(np.arange(start, min(start + size, num_rows)))
+
+
+def set_anchor(
+    model: Model, position: np.ndarray, rows: Reservoir, before: Anchor | None
+) -> Anchor:
+    r"""Move the anchor, with the sums of all rows seen.
+
+    Exact where all rows are kept. Otherwise by Taylor terms and what the reservoir's R rows say of
+    the rest, r_k:
+
+    .. math:: L' = L + G \cdot d + \tfrac12 d^\top H d + \frac{n}{R} \sum_{k \in R} r_k
+
+    and likewise for the derivatives.
+    """
+    there = sums_of(model, position, in_blocks(rows.gather, rows.num_kept))
+    if rows.is_complete:
+        return Anchor(position, total(model.dimension, there), 0.0, rows.num_seen)
+    assert before is not None, "the first anchor is set while all rows are kept"
+    offset: Any = position - before.position
+    here = sums_of(model, before.position, in_blocks(rows.gather, rows.num_kept))
+    rest = [new.plus(old.moved(offset), -1.0) for new, old in zip(there, here)]
+    scale = rows.num_seen / rows.num_kept
+    sums = before.sums.moved(offset).plus(total(model.dimension, rest), scale)
+    # The last block may be short: it counts as one of the others, which errs on the safe side.
+    parts = [float(part.value) for part in rest]
+    left_out = 1 - rows.num_kept / rows.num_seen
+    variance = scale**2 * len(parts) * float(np.var(parts, ddof=1)) * left_out if parts[1:] else 0.0
+    return Anchor(position, sums, before.variance + variance, rows.num_seen)
+
+
+class Terms:
+    """Makes the terms of one run: every island has its own mini-batches, of common size.
+
+    Args:
+        model: whose rows they are of.
+        num_islands: islands that a term is for.
+        num_batches: batches of a term: 1, or one for each step of a kernel that changes them.
+        largest: the most rows of a batch.
+        capacity: the most rows of an exact term.
+        noise: variance that a batch must not exceed.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        num_islands: int,
+        *,
+        num_batches: int,
+        largest: int,
+        capacity: int,
+        noise: float,
+    ) -> None:
+        self.model, self.num_islands, self.num_batches = model, num_islands, num_batches
+        self.largest, self.noise = largest, noise
+        self.most_rows = max(largest, capacity)
+        self.capacity = -(-self.most_rows * num_batches // SPAN_BLOCK) * SPAN_BLOCK
+        self.num_groups = max(num_islands, LEAST_BATCHES)
+
+    def exact(self, values: PyTree, weight: np.ndarray) -> Anchored:
+        """The term of some rows, all of which are in the batch."""
+        zero = Sums.zero(self.model.dimension)
+        shape = (self.num_islands, self.num_batches)
+        none: Sums = jax.tree_util.tree_map(lambda leaf: np.zeros((*shape, *leaf.shape)), zero)
+        again = np.tile(np.arange(len(weight)), self.num_batches)  # every batch is all of them
+        repeated = jax.tree_util.tree_map(lambda leaf: leaf[again], values)
+        rows = Rows(*pad(repeated, weight[again], self.capacity))
+        everywhere: Rows = jax.tree_util.tree_map(
+            lambda leaf: np.broadcast_to(leaf, (self.num_islands, *leaf.shape)), rows
+        )
+        return Anchored(np.zeros_like(zero.gradient), zero, everywhere, none, len(weight), 1.0)
+
+    def estimated(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        source: tuple[Gather, int, int],
+        probes: np.ndarray,
+        size: int,
+        *,
+        absolute: bool,
+    ) -> Estimate:
+        """The term of many rows, on batches large enough for the noise allowed.
+
+        Args:
+            generators: of the rows' numbers, one for each group.
+            anchor: the point that the sums are of.
+            sums: over all rows.
+            source: where rows are had from, how many there are, and of how many they are a sample.
+            probes: positions to measure the noise at.
+            size: rows of a batch to try first.
+            absolute: whether the common part of the noise matters too, as it does in weights.
+        """
+        gather, num_kept, num_rows = source
+        while True:
+            size = min(size, self.largest, num_kept)
+            if num_kept == num_rows <= self.most_rows and size >= NEARLY_ALL * num_rows:
+                return Estimate(self.exact(*gather(np.arange(num_rows))), NOISELESS, size)
+            term = self._drawn(generators, anchor, sums, gather, num_kept, num_rows / size, size)
+            noise = self._measure(term, probes)
+            matters = noise.relative + (noise.common if absolute else 0.0)
+            wanted = self._wanted(size, matters, num_kept)
+            if matters <= self.noise or size == min(self.largest, num_kept):
+                own = jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], term.rows)
+                sums_of_own = jax.tree_util.tree_map(
+                    lambda leaf: leaf[: self.num_islands], term.batch_sums
+                )
+                floor = _floor(noise, size, num_kept, num_rows)
+                return Estimate(term.of(own, sums_of_own), noise, wanted, floor)
+            size = max(wanted, size + SPAN_BLOCK)
+
+    def _wanted(self, size: int, variance: float, num_kept: int) -> int:
+        """Rows of a batch that would have the variance allowed: it goes as 1/B - 1/N."""
+        if size >= num_kept or not variance > 0:
+            return SMALLEST_BATCH
+        for_one = variance / (1 / size - 1 / num_kept)
+        rows = MARGIN / (self.noise / min(for_one, 1e300) + 1 / num_kept)
+        return max(math.ceil(rows / SPAN_BLOCK) * SPAN_BLOCK, SMALLEST_BATCH)
+
+    def _drawn(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        gather: Gather,
+        num_kept: int,
+        scale: float,
+        size: int,
+    ) -> Anchored:
+        """The term on fresh batches, with one for each group; no row is twice in a batch."""
+        chosen = np.zeros((self.num_groups, self.capacity), int)
+        for row, generator in zip(chosen, generators):
+            for batch in np.split(row[: size * self.num_batches], self.num_batches):
+                batch[:] = generator.choice(num_kept, size, replace=False, shuffle=False)
+        rows = Rows(*gather(chosen))
+        own = _batch_sums(self.model, anchor, rows, size, self.num_batches)
+        return Anchored(anchor, sums, rows, own, size, scale)
+
+    def _measure(self, term: Anchored, probes: np.ndarray) -> Noise:
+        values = np.asarray(_values(self.model, term, probes))
+        apart = values - values.mean(axis=0)
+        centre = apart.mean(axis=1, keepdims=True)
+        freedom = len(values) - 1
+        relative = np.mean(np.sum((apart - centre) ** 2, axis=0)) / freedom
+        return Noise(float(relative), float(np.sum(centre**2)) / freedom)
+
+
+def _floor(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
+    """The noise of all rows that are kept, from that of a batch: it goes as 1/B - 1/N."""
+    if num_kept == num_rows or size >= num_kept:
+        return NOISELESS if num_kept == num_rows else noise
+    return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
+
+
+@jax.jit
+def _block_sums(model: Model, position: Array, span: Span) -> Sums:
+    return sums_at(model, position, span, SUM_BLOCK)
+
+
+@partial(jax.jit, static_argnums=4)
+def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batches: int) -> Sums:
+    def of_group(rows: Rows) -> Sums:
+        def of_batch(batch: Array) -> Sums:
+            return sums_at(model, position, Span(rows, batch * size, (batch + 1) * size))
+
+        found: Sums = jax.lax.map(of_batch, jnp.arange(num_batches))
+        return found
+
+    found: Sums = jax.vmap(of_group)(rows)
+    return found
+
+
+@jax.jit
+def _values(model: Model, term: Anchored, probes: Array) -> Array:
+    def of_group(term: Anchored) -> Array:
+        return jax.vmap(lambda u: term(model, u, model.transform(u)[0]))(probes)
+
+    found: Array = jax.vmap(of_group, in_axes=(term.axes,))(term)
+    return found

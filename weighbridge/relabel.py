@@ -1,0 +1,125 @@
+"""Exchangeable components: one labelling for all particles.
+
+The posterior of a mixture does not change when its components are permuted, so it has K! copies of
+every mode. To permute the components of a particle leaves its density as it was; done so that all
+particles agree, one mode is left, which one anchor and one Gaussian can serve.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from weighbridge.model import Model, unravel_positions
+
+MAX_ROUNDS = 5
+# Components vary by at least this share of what all of them together do.
+LEAST_SPREAD = 0.02
+# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
+NORMAL = 1.4826
+
+
+class Reference(NamedTuple):
+    """What each component is like: middles and spreads of its features, components x features."""
+
+    middle: np.ndarray
+    spread: np.ndarray
+
+    def assign(self, components: np.ndarray) -> np.ndarray:
+        r"""Which component of each particle takes each label: particles x labels.
+
+        The permutation of least cost, by the likelihood of features as independent normals:
+
+        .. math:: \sum_k \sum_f (x_{\pi(k) f} - m_{kf})^2 / s_{kf}^2
+
+        Stephens (2000), J. R. Stat. Soc. B 62:795-809.
+        """
+        apart = (components[:, None, :, :] - self.middle[:, None, :]) / self.spread[:, None, :]
+        costs = np.minimum(np.sum(apart**2, axis=-1), 1e12)
+        return np.array([linear_sum_assignment(cost)[1] for cost in costs])
+
+
+def features(model: Model, position: np.ndarray) -> np.ndarray:
+    """What tells components apart: particles x components x features."""
+    parameters = unravel_positions(model, position)
+    pieces = []
+    for name, axis in model.exchangeable:
+        values = np.moveaxis(np.asarray(parameters[name]), axis + 1, 1)
+        pieces.append(values.reshape(*values.shape[:2], -1))
+    return np.concatenate(pieces, axis=-1)
+
+
+def find_reference(model: Model, position: np.ndarray, example: int | None = None) -> Reference:
+    """The labelling on which particles agree best.
+
+    Args:
+        model: with exchangeable parameters.
+        position: particles x coordinates.
+        example: a particle whose labelling is the first guess; by default they nearly agree.
+    """
+    found = features(model, position)
+    scale = _spread(found, (0, 1))
+    scale = np.where(scale > 0, scale, 1.0)
+    if example is not None:
+        alike = np.broadcast_to(scale, found[example].shape)
+        found = _permuted(found, Reference(found[example], alike).assign(found))
+    for _ in range(MAX_ROUNDS):
+        # Medians: priors have heavy tails, and a few particles may still be labelled otherwise.
+        spread = np.maximum(_spread(found, 0), LEAST_SPREAD * scale)
+        reference = Reference(np.median(found, axis=0), spread)
+        order = reference.assign(found)
+        if _in_order(order).all():
+            break
+        found = _permuted(found, order)
+    return reference
+
+
+def relabelled(model: Model, position: np.ndarray, reference: Reference) -> np.ndarray:
+    """The particles with their components in the order of the reference."""
+    order = reference.assign(features(model, position))
+    changed = ~_in_order(order)
+    if not changed.any():
+        return position
+    parameters = dict(unravel_positions(model, position))
+    for name, axis in model.exchangeable:
+        values = np.moveaxis(np.asarray(parameters[name]), axis + 1, 1)
+        parameters[name] = np.moveaxis(_permuted(values, order), 1, axis + 1)
+    moved = np.asarray(_flatten(model, parameters))
+    # At the edge of the prior a parameter has no unconstrained value: such a particle stays.
+    usable = changed & np.isfinite(moved).all(axis=1)
+    return np.where(usable[:, None], moved, position)
+
+
+def in_cell(model: Model, position: np.ndarray, reference: Reference) -> np.ndarray:
+    """Which particles are labelled as the reference is: one of K! copies of the whole space."""
+    return _in_order(reference.assign(features(model, position)))
+
+
+def log_num_labellings(model: Model) -> float:
+    """log K! for K exchangeable components; 0 for a model without."""
+    if not model.exchangeable:
+        return 0.0
+    name, axis = model.exchangeable[0]
+    shape = next(site.shape for site in model.sites if site.name == name)
+    return math.lgamma(shape[axis] + 1)
+
+
+def _spread(values: np.ndarray, axis: int | tuple[int, int]) -> np.ndarray:
+    away = np.abs(values - np.median(values, axis=axis))
+    return np.asarray(NORMAL * np.median(away, axis=axis))
+
+
+def _in_order(order: np.ndarray) -> np.ndarray:
+    return np.asarray((order == np.arange(order.shape[1])).all(axis=1))
+
+
+def _permuted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    index = order.reshape(*order.shape, *(1 for _ in values.shape[2:]))
+    return np.take_along_axis(values, index, axis=1)
+
+
+_flatten = jax.jit(lambda model, parameters: jax.vmap(model.flatten)(parameters))
