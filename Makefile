@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 
-.PHONY: demo test check format bench bench-peers bench-hard calibrate clean
+.PHONY: demo test check format bench bench-peers bench-hard bench-sgais calibrate clean
 
 demo: $(STAMP)
 	$(BIN)/weighbridge demo
@@ -32,6 +32,10 @@ bench-peers: $(STAMP) $(PEERS)/.installed
 
 bench-hard: $(STAMP)
 	$(BIN)/python -m benchmarks.hard
+
+# Up to a million rows, hours long: SGAIS_ARGUMENTS="--merge --only linear-1e6" measures one row.
+bench-sgais: $(STAMP)
+	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate

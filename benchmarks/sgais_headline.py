@@ -25,6 +25,7 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import report
+from benchmarks import sgais_figures as figures
 from benchmarks import sgais_references as references
 from benchmarks import sgais_tables as tables
 from benchmarks.sgais_problems import Problem
@@ -81,19 +82,19 @@ def run_stream(row: Row, model: wb.Model, data: Any, seed: int) -> dict[str, Any
     online = wb.Online(model, row.method, seed=seed)
     total = num_rows(data)
     marks = {total // 10, total // 2, total}
-    seconds, memory = [], {"0": resident()}
+    seconds, memory = [], [(0, resident())]
     for start in range(0, total, CHUNK):
         stop = min(start + CHUNK, total)
         chunk = jax.tree_util.tree_map(operator.itemgetter(slice(start, stop)), data)
         seconds.append(online.update(chunk).elapsed)
         if any(start < mark <= stop for mark in marks):
-            memory[str(stop)] = resident()
+            memory.append((stop, resident()))
     began = time.perf_counter()
     result = online.result()
     at_end = time.perf_counter() - began
     # A stream too short for both windows is a trial: its quarters do.
     quarter = len(seconds) // 4
-    width = min(WINDOW, quarter)
+    width = max(min(WINDOW, quarter), 1)
     first = EARLY - width // 2 if quarter > EARLY else quarter
     return describe(result, sum(seconds) + at_end) | {
         "memory": memory,
@@ -289,7 +290,7 @@ def main(arguments: list[str] | None = None) -> None:
 def write(folder: Path) -> None:
     """Tables and figures of all that was measured."""
     records = report.load(NAME, folder)
-    tables.draw(records, folder)
+    figures.draw(records, folder)
     report.write(NAME, "SGAIS to a fraction of a nat", tables.body(records), folder)
 
 

@@ -1,18 +1,15 @@
-"""Tables and figures of ``benchmarks.sgais_headline``, from what it measured."""
+"""Tables of ``benchmarks.sgais_headline``, from what it measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import report
-from benchmarks.sgais_rows import METHODS, ROWS, TITLES, Row
-from weighbridge.plots import save_figure
-from weighbridge.plots.canvas import finish, stacked_panels, styles, write_out_numbers
+from benchmarks.sgais_rows import ROWS, TITLES, Row
 
 Record = dict[str, Any]
 ANSWER_HEADER = (
@@ -49,6 +46,7 @@ COMPARE_HEADER = (
     "log Z per row",
     "rms error (nats)",
     "stated",
+    "path: rms error",
     "annealing steps",
     "first s",
     "warm s",
@@ -107,7 +105,7 @@ def summarise(record: Record) -> dict[str, float]:
     found["Laplace"] = math.nan if laplace is None else laplace - value
     found["|Laplace|"] = abs(found["Laplace"])
     if runs and "memory" in runs[0]:
-        memory = list(runs[0]["memory"].values())
+        memory = [megabytes for _, megabytes in runs[0]["memory"]]
         later = runs[1:] or runs  # the first compiles on its way
         found["early"], found["late"] = (median(r[k] for r in later) for k in ("early", "late"))
         found |= {"memory": memory[-1] / memory[1], "update": found["late"] / found["early"]}
@@ -140,10 +138,16 @@ def goals(row: Row, found: dict[str, float]) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number for a table."""
-    return (
-        "" if math.isnan(value) else f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:,.0f}"
-    )
+    """A number for a table.
+
+    >>> number(0.12345), number(12345.6), number(0.00002), number(math.nan)
+    ('0.123', '12,346', '2e-05', '')
+    """
+    if math.isnan(value):
+        return ""
+    if 0 < abs(value) < 10**-digits:
+        return f"{value:.0e}"
+    return f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _first_cells(row: Row, record: Record, found: dict[str, float]) -> list[str]:
@@ -180,7 +184,7 @@ def stream_row(row: Row, record: Record, found: dict[str, float]) -> list[str]:
     memory = record["runs"][0]["memory"]
     return [
         *_first_cells(row, record, found),
-        ", ".join(f"{mega:.0f} at {int(rows):,}" for rows, mega in memory.items()),
+        ", ".join(f"{megabytes:.0f} at {rows:,}" for rows, megabytes in memory),
         *(number(1000 * found[name], 1) for name in ("early", "late")),
         number(found["warm"] if len(record["runs"]) > 1 else found["first"], 0),
         goals(row, found),
@@ -192,13 +196,14 @@ def compare_row(row: Row, record: Record, found: dict[str, float]) -> list[str]:
     runs = record["runs"]
     head = [TITLES[row.problem], row.method_name, f"{record['rows']:,}", str(len(runs))]
     if not runs:
-        return [*head, record.get("note", ""), *6 * [""]]
+        return [*head, record.get("note", ""), *7 * [""]]
     flags = sorted({flag for run in runs for flag in run["flags"]})
     return [
         *head,
         f"{np.mean([run['answer'] for run in runs]) / record['rows']:.6f}",
         number(found["answer"]),
         number(found["stated"]) or "unknown",
+        number(found["path"]),
         f"{median(run['steps'] for run in runs):,.0f}",
         number(found["first"], 1),
         number(found["warm"], 1),
@@ -261,41 +266,3 @@ def body(records: dict[str, Record]) -> str:
         if notes:
             parts.append("\n".join(notes))
     return "\n\n".join(parts)
-
-
-def draw(records: dict[str, Record], folder: Path) -> None:
-    """Log Z per row, error and seconds against the rows, a figure for each problem."""
-    for problem in ("linear", "softmax"):
-        curves = {}
-        for method in METHODS:
-            points = [
-                records[name]
-                for name, row in ROWS.items()
-                if row.kind == "compare"
-                and (row.problem, row.method_name) == (problem, method)
-                and records.get(name, {}).get("runs")
-            ]
-            if points:
-                curves[method] = points
-        if curves:
-            draw_curves(curves, folder / f"sgais-{problem}.png")
-
-
-def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
-    """One figure."""
-    panels = stacked_panels(3)
-    for (method, points), style in zip(curves.items(), styles(len(curves))):
-        rows = [record["rows"] for record in points]
-        found = [summarise(record) for record in points]
-        per_row = [np.mean([r["answer"] for r in p["runs"]]) / p["rows"] for p in points]
-        seconds = [f["first"] if math.isnan(f["warm"]) else f["warm"] for f in found]
-        for axes, height in zip(panels, (per_row, [f["answer"] for f in found], seconds)):
-            axes.plot(rows, height, marker="o", markersize=4, label=method, **style)
-    for axes, label in zip(panels, ("log evidence\nper row (nats)", "error (nats)", "seconds")):
-        axes.set_ylabel(label)
-        axes.set_xscale("log")
-    for axes in panels[1:]:
-        axes.set_yscale("log")
-    panels[-1].set_xlabel("rows")
-    write_out_numbers(panels[-1].xaxis)
-    save_figure(finish(panels, list(curves)), path)

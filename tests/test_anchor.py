@@ -338,7 +338,8 @@ def stated_and_exact_variance(name, position, curved=True):
     cut = np.random.default_rng(5).permutation(NUM_ROWS).reshape(-1, SIZE)
     stated = gradient_variance(MODELS[name], anchored(name, cut), position)
     one_row = np.var(residual_gradients(name, position, curved), axis=0, ddof=1)
-    return stated, (NUM_ROWS / SIZE) ** 2 * SIZE * one_row
+    # No row is twice in a batch: 1 - |B| / n.
+    return stated, (NUM_ROWS / SIZE) ** 2 * SIZE * (1 - SIZE / NUM_ROWS) * one_row
 
 
 @every_curved
@@ -346,10 +347,8 @@ def test_gradient_variance_is_what_batches_show(name):
     position = anchor_of(name) + offsets_of(name)[0]
     stated, exact = stated_and_exact_variance(name, position)
     np.testing.assert_allclose(stated, exact, rtol=1e-7)
-    # Batches that have no row twice vary a little less.
     _, slopes = on_many(name, drawn(4000), position)
-    left_out = 1 - SIZE / NUM_ROWS
-    np.testing.assert_allclose(slopes.var(axis=0, ddof=1), left_out * exact, rtol=0.2)
+    np.testing.assert_allclose(slopes.var(axis=0, ddof=1), exact, rtol=0.2)
 
 
 def test_gradient_variance_of_a_quadratic_model_is_none():
@@ -358,11 +357,6 @@ def test_gradient_variance_of_a_quadratic_model_is_none():
     np.testing.assert_allclose(stated, 0, atol=1e-20)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Anchored.gradient_variance has no factor 1 - |B|/n for batches without replacement: "
-    "a term on all rows, which has no noise, states some.",
-)
 def test_gradient_variance_of_all_rows_is_none():
     """SGHMC(estimate_noise=True) takes off what is stated here: it would cool exact targets."""
     position = anchor_of("logistic") + offsets_of("logistic")[0]

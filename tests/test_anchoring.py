@@ -361,16 +361,11 @@ def test_rows_of_a_reservoir_stand_for_all_that_were_seen():
     assert estimate(make_terms(1e9, num_islands=8)).floor == NOISELESS, "all rows are there"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="anchoring._floor takes the noise over batches for that of the reservoir where a batch "
-    "is the whole reservoir: then all batches are one, their noise is 0, and so is the floor.",
-)
-def test_a_batch_of_the_whole_reservoir_still_has_the_noise_of_the_reservoir():
+def test_batches_of_a_reservoir_leave_enough_of_it_to_tell_its_own_noise():
     rows = kept(640)
     source = (rows.gather, rows.num_kept, rows.num_seen)
     found = estimate(make_terms(1e-3, num_islands=8), source=source)
-    assert found.term.size == 640
+    assert found.term.size == 320
     left = np.asarray(residuals(POSITION, PROBES))
     one_row = NUM_ROWS**2 * np.mean(np.var(left - left.mean(axis=0), axis=1))
     assert found.floor.relative == pytest.approx(one_row * (1 / 640 - 1 / NUM_ROWS), rel=0.7)

@@ -1,15 +1,18 @@
 """The problems of the benchmarks, written for weighbridge and again for its peers, agree."""
 
+import dataclasses
 import itertools
+import json
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
-from benchmarks import problems
+import weighbridge as wb
+from benchmarks import problems, sgais_headline, sgais_problems, sgais_references, sgais_rows
 from benchmarks.peers import targets
 
 
@@ -107,3 +110,65 @@ def test_relabelling_keeps_the_density_of_the_mixture():
     weights = [np.sort(special.softmax(np.append(image[:2], 0.0))) for image in images]
     np.testing.assert_allclose(weights, np.tile(weights[0], (6, 1)))
     assert len({tuple(image.round(12)) for image in images}) == 6
+
+
+def test_the_headline_of_sgais_on_toy_sizes(tmp_path, monkeypatch):
+    """Answers, a stream and a comparison, from the run to the tables and the figure."""
+    small = wb.SGAIS(num_islands=4, batch_size=256)
+    methods = {
+        "linear-1e6": small,
+        "stream-linear": dataclasses.replace(small, chunk_size=500, reservoir=1_000),
+        "compare-linear-sgais-1e3": small,
+    }
+    arguments = ["--rows=1500", "--seeds=1", f"--output={tmp_path}"]
+    options = sgais_headline.parser().parse_args(arguments)
+    for name, method in methods.items():
+        row = dataclasses.replace(sgais_rows.ROWS[name], method=method)
+        monkeypatch.setitem(sgais_rows.ROWS, name, row)
+        sgais_headline.work(name, options)
+    sgais_headline.write(tmp_path)
+    records = json.loads((tmp_path / "sgais.json").read_text())
+    exact = wb.zoo.linear.log_evidence(wb.zoo.linear.simulate(1_500, seed=1))
+    for name in ("linear-1e6", "stream-linear"):
+        assert records[name]["reference"]["value"] == exact
+        assert abs(records[name]["runs"][0]["answer"] - exact) < 0.01
+    text = (tmp_path / "sgais.md").read_text()
+    assert "answer <= 0.01" in text
+    assert "MB at rows" in text
+    assert (tmp_path / "sgais-linear.png").stat().st_size > 1_000
+
+
+def test_laplace_and_importance_sampling_are_exact_on_linear_regression():
+    """Its posterior is Gaussian: Newton's method takes one step, and all weights are equal."""
+    data = wb.zoo.linear.simulate(5_000, seed=1)
+    posterior = sgais_references.Posterior(wb.zoo.linear.model(), data)
+    mode = posterior.mode(None)
+    assert abs(mode.laplace() - wb.zoo.linear.log_evidence(data)) < 1e-7
+    reference = sgais_references.importance(posterior, mode)
+    assert abs(reference.value - wb.zoo.linear.log_evidence(data)) < 1e-7
+    assert reference.error < 1e-7
+
+
+def test_the_scales_of_the_horseshoe_are_integrated_out():
+    """Closed form and quadrature against a sum over a fine grid of both scales."""
+    sparse = np.array([0.3, -0.01, 0.02, 0.5, 0.04, -1.2, 0.1])
+    point = np.concatenate([[0.1], np.zeros(4), sparse])
+    step = 0.02
+    scale = np.exp(np.arange(-25.0, 25.0, step))
+    half_cauchy = 2 * scale / (np.pi * (1 + scale**2))
+    heights = [
+        np.sum(np.log(step * stats.norm.pdf(sparse[:, None], scale=tau * scale) @ half_cauchy))
+        for tau in scale[600:1900:5]
+    ]
+    common = special.logsumexp(np.array(heights), b=5 * step * half_cauchy[600:1900:5])
+    expected = common + stats.norm.logpdf(0.1, scale=2) + 4 * stats.t.logpdf(0, 3)
+    assert abs(sgais_problems.log_prior_of_slopes(point[None])[0] - expected) < 1e-6
+
+
+def test_rows_are_chosen_by_name_or_by_how_they_begin():
+    assert sgais_rows.choose(["seven-1e5"]) == ["seven-1e5"]
+    assert len(sgais_rows.choose(["compare-linear"])) == 16
+    with pytest.raises(SystemExit, match="no row nonsense"):
+        sgais_rows.choose(["nonsense"])
+    smaller = sgais_rows.smaller_rows("compare-linear-smc-1e5")
+    assert smaller == ["compare-linear-smc-1e3", "compare-linear-smc-1e4"]

@@ -136,7 +136,10 @@ class Anchored:
         return replace(self, batch=step % self.batch_sums.value.shape[0])
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
-        """Estimate (n / |B|)^2 |B| Var_k[grad r_k] from the rows of all batches."""
+        """Estimate (n / |B|)^2 |B| (1 - |B| / n) Var_k[grad r_k] from the rows of all batches.
+
+        No row is twice in a batch, so that one of all rows has no noise.
+        """
         function = model.require_rows()
         offset = position - self.anchor
 
@@ -154,5 +157,5 @@ class Anchored:
         used = (jnp.arange(residuals.shape[0]) < drawn)[:, None]
         mean = jnp.sum(jnp.where(used, residuals, 0.0), axis=0) / drawn
         squares = jnp.sum(jnp.where(used, (residuals - mean) ** 2, 0.0), axis=0)
-        variance: Array = self.scale**2 * self.size * squares / jnp.maximum(drawn - 1, 1)
-        return variance
+        spread: Array = squares / jnp.maximum(drawn - 1, 1)
+        return jnp.maximum(self.scale - 1, 0.0) * self.scale * self.size * spread

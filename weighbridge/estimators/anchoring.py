@@ -205,15 +205,17 @@ class Terms:
             absolute: whether the common part of the noise matters too, as it does in weights.
         """
         gather, num_kept, num_rows = source
+        # Of a reservoir at most a half: what batches differ by tells what the whole of it would.
+        most = min(self.largest, num_kept if num_kept == num_rows else max(num_kept // 2, 1))
         while True:
-            size = min(size, self.largest, num_kept)
+            size = min(size, most)
             if num_kept == num_rows <= self.most_rows and size >= NEARLY_ALL * num_rows:
                 return Estimate(self.exact(*gather(np.arange(num_rows))), NOISELESS, size)
             term = self._drawn(generators, anchor, sums, gather, num_kept, num_rows / size, size)
             noise = self._measure(term, probes)
             matters = noise.relative + (noise.common if absolute else 0.0)
             wanted = self._wanted(size, matters, num_kept)
-            if matters <= self.noise or size == min(self.largest, num_kept):
+            if matters <= self.noise or size == most:
                 own = jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], term.rows)
                 sums_of_own = jax.tree_util.tree_map(
                     lambda leaf: leaf[: self.num_islands], term.batch_sums
@@ -260,8 +262,10 @@ class Terms:
 
 def _floor(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
     """The noise of all rows that are kept, from that of a batch: it goes as 1/B - 1/N."""
-    if num_kept == num_rows or size >= num_kept:
-        return NOISELESS if num_kept == num_rows else noise
+    if num_kept == num_rows:
+        return NOISELESS
+    if size == num_kept:  # one row alone: nothing is known of the others
+        return Noise(math.inf, math.inf)
     return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
 
 

@@ -372,10 +372,8 @@ class SGAISRun(PublishedRun):
         self.batch_rows[PAST] = min(stage.past.wanted, self.terms.largest)
         if stage.chunk.noise is not NOISELESS:
             self.batch_rows[CHUNK] = min(stage.chunk.wanted, self.terms.largest)
-        if any(step.resampled.any() for step in outcome.steps):
-            self.noise_bias += stage.past.noise.relative + stage.past.floor.relative
-            self.largest_noise = max(self.largest_noise, stage.past.noise.relative)
-        self.noise_bias += 0.5 * sum(stage.chunk.noise)
+        self.largest_noise = max(self.largest_noise, stage.past.noise.relative)
+        self.noise_bias += _bias(stage, outcome)
 
     # --- what it comes to --------------------------------------------------------------------
 
@@ -520,3 +518,16 @@ class SGAISRun(PublishedRun):
         self.batch_rows = {PAST: int(past), CHUNK: int(chunk)}
         self.noise_bias = float(plain["noise_bias"])
         self.largest_noise = float(plain["largest_noise"])
+
+
+def _bias(stage: Stage, outcome: Annealed) -> float:
+    r"""What the noise of mini-batches may add to log Z in one stage, in nats.
+
+    Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance of
+    its log. That changes the mean of a step's weights, of relative spread c, by at most about
+    s^2 c / 2. A noisy chunk adds half of its variance to the log of the mean weight.
+    """
+    assert stage.past is not None
+    spread = sum(float(s.increment * np.sqrt(np.mean(s.variance))) for s in outcome.steps)
+    noise = stage.past.noise.relative + stage.past.floor.relative
+    return 0.5 * noise * spread + 0.5 * sum(stage.chunk.noise)

@@ -1,0 +1,62 @@
+"""Figures of ``benchmarks.sgais_headline``, from what it measured."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from benchmarks.sgais_rows import METHODS, ROWS
+from benchmarks.sgais_tables import Record, median, summarise
+from weighbridge.plots import save_figure
+from weighbridge.plots.canvas import finish, stacked_panels, styles, write_out_numbers
+
+# Where a logarithmic axis of errors begins.
+SMALLEST_DRAWN = 1e-6
+
+
+def draw(records: dict[str, Record], folder: Path) -> None:
+    """Log Z per row, error, seconds and steps against the rows, a figure for each problem."""
+    for problem in ("linear", "softmax"):
+        curves = {}
+        for method in METHODS:
+            points = [
+                records[name]
+                for name, row in ROWS.items()
+                if row.kind == "compare"
+                and (row.problem, row.method_name) == (problem, method)
+                and records.get(name, {}).get("runs")
+            ]
+            if points:
+                curves[method] = points
+        if curves:
+            draw_curves(curves, folder / f"sgais-{problem}.png")
+
+
+def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
+    """One figure."""
+    labels = {
+        "per row": "log evidence\nper row (nats)",
+        "error": f"rms error (nats),\nif above {SMALLEST_DRAWN:g}",
+        "seconds": "seconds",
+        "steps": "annealing steps",
+    }
+    panels = stacked_panels(len(labels))
+    for (method, points), style in zip(curves.items(), styles(len(curves))):
+        heights: dict[str, list[float]] = {label: [] for label in labels}
+        for record in points:
+            found, runs = summarise(record), record["runs"]
+            heights["per row"].append(median(run["answer"] for run in runs) / record["rows"])
+            heights["error"].append(max(found["answer"], SMALLEST_DRAWN))
+            heights["seconds"].append(found["first" if math.isnan(found["warm"]) else "warm"])
+            heights["steps"].append(median(run["steps"] for run in runs))
+        rows = [record["rows"] for record in points]
+        for axes, height in zip(panels, heights.values()):
+            axes.plot(rows, height, marker="o", markersize=4, label=method, **style)
+    for axes, label in zip(panels, labels.values()):
+        axes.set_ylabel(label)
+        axes.set_xscale("log")
+    for axes in panels[1:]:
+        axes.set_yscale("log")
+    panels[-1].set_xlabel("rows")
+    write_out_numbers(panels[-1].xaxis)
+    save_figure(finish(panels, list(curves)), path)
