@@ -103,8 +103,8 @@ def body(records: dict[str, Any], options: argparse.Namespace) -> str:
     parts = [
         f"`wb.evidence(model, data, wb.SMC(), tolerance={TOLERANCE}, "
         f"time_limit={options.time_limit:g})`, one core, the first seed with compilation. Seeds "
-        f"from {FIRST_SEED} on, none of which was used to choose a threshold. Right is within three "
-        "stated errors."
+        f"from {FIRST_SEED} on, none of which was used to choose a threshold. Right is within "
+        "three stated errors."
     ]
     for title, names in (("Problems that mislead", HARD), ("Problems that do not", EASY)):
         known = [name for name in names if name in records]

@@ -59,4 +59,5 @@ def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
         axes.set_yscale("log")
     panels[-1].set_xlabel("rows")
     write_out_numbers(panels[-1].xaxis)
+    write_out_numbers(panels[-1].yaxis)
     save_figure(finish(panels, list(curves)), path)

@@ -158,7 +158,7 @@ def _first_cells(row: Row, record: Record, found: dict[str, float]) -> list[str]
         f"{record['rows']:,}",
         str(len(record["runs"])),
         "" if value is None else f"{value:,.3f}" + (f" +- {error:.3f}" if error else ""),
-        f"{number(found['answer'], 4)} ({number(found['worst'], 4)})",
+        "" if value is None else f"{number(found['answer'], 4)} ({number(found['worst'], 4)})",
         number(found["stated"], 4),
         number(found["path"]),
         number(found["path stated"]),

@@ -53,9 +53,10 @@ class Bridged(NamedTuple):
         """
         if not self.is_light:
             return False, None
+        if math.isnan(std_error):  # nothing to disagree with
+            return True, None
         apart = self.log_evidence - log_evidence
-        known = 0.0 if math.isnan(std_error) else std_error
-        allowed = AGREEMENT * math.hypot(self.std_error, known)
+        allowed = AGREEMENT * math.hypot(self.std_error, std_error)
         if apart > allowed:
             return True, Status.PATH_LOST
         return (True, None) if apart >= -allowed else (False, Status.BRIDGE_SHORT)
