@@ -11,6 +11,7 @@ import pytest
 import weighbridge as wb
 from weighbridge import anchor as anchor_module
 from weighbridge.anchor import Anchored, Sums, sums_at
+from weighbridge.numerics import enable_compilation_cache
 from weighbridge.target import SPAN_BLOCK, Rows, Span
 
 # Of 1,000 means over thousands of batches none is beyond this, by chance, once in 1,000 suites.
@@ -49,6 +50,7 @@ every_curved = pytest.mark.parametrize("name", ["logistic", "mixture"])
 
 @pytest.fixture(autouse=True)
 def doubles():
+    enable_compilation_cache()
     with jax.enable_x64(True):
         yield
 

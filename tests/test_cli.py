@@ -277,7 +277,7 @@ def test_version_and_help():
         ("compare my.py:mean autoregressive:2 one.csv", ["autoregressive:2", "wb.lagged"]),
         ("evidence autoregressive:120 one.csv", ["120 rows", "order=120", "smaller order"]),
         ("evidence autoregressive table.csv", ["one column, not 3", "--features"]),
-        ("demo --rows 100", ["at least 2,000 rows, not 100"]),
+        ("demo --rows 100", ["at least 1,000 rows, not 100"]),
         ("demo --output nowhere/a.png", ["no folder 'nowhere'"]),
     ],
 )

@@ -10,6 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
+from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.labels import one_labelling
 from weighbridge.model import unravel_positions
 from weighbridge.relabel import (
     Reference,
@@ -198,16 +200,28 @@ def test_the_assignment_has_the_least_cost():
 
 
 def test_particles_at_the_edge_of_the_prior_stay_where_they_are():
-    """A share that is 1 in doubles leaves none for the others: permuted, it has no coordinates."""
-    position = clear_particles(SIDEWAYS)
-    mixed = permuted(SIDEWAYS, position, random_orders(NUM))
+    """A variance that overflows has no unconstrained value to be moved to."""
+    position = clear_particles(MIXTURE)
+    mixed = permuted(MIXTURE, position, random_orders(NUM))
+    site = next(site for site in MIXTURE.sites if site.name == "s2")
+    mixed[5:20, site.start] = 800.0
+    reference = find_reference(MIXTURE, mixed, 0)
+    found = relabelled(MIXTURE, mixed, reference)
+    np.testing.assert_array_equal(found[5:20], mixed[5:20])
+    assert not in_cell(MIXTURE, found[5:20], reference).all()
+    others = np.delete(found, range(5, 20), axis=0)
+    assert in_cell(MIXTURE, others, reference).all()
+
+
+@pytest.mark.parametrize("coordinate", [-34.0, -50.0])
+def test_particles_with_an_empty_component_keep_their_density(coordinate):
+    """As over-fitted mixtures with sparse weights have them: shares of 1e-15 or 1e-22."""
+    mixed = permuted(SIDEWAYS, clear_particles(SIDEWAYS), random_orders(NUM))
     site = next(site for site in SIDEWAYS.sites if site.name == "share")
-    mixed[3, site.start : site.stop] = [50.0, 0.0]
-    reference = find_reference(SIDEWAYS, mixed, 0)
-    found = relabelled(SIDEWAYS, mixed, reference)
-    assert np.isfinite(found).all()
-    others = np.arange(NUM) != 3
-    assert in_cell(SIDEWAYS, found[others], reference).all()
+    mixed[5:20, site.start] = coordinate
+    moved = relabelled(SIDEWAYS, mixed, find_reference(SIDEWAYS, mixed, 0))
+    before, after = densities(SIDEWAYS, mixed)[2], densities(SIDEWAYS, moved)[2]
+    np.testing.assert_allclose(after, before, atol=1e-3)
 
 
 # --- one of K! cells -------------------------------------------------------------------------
@@ -223,6 +237,25 @@ def test_each_particle_is_in_the_cell_under_one_labelling(name):
     np.testing.assert_array_equal(inside.sum(axis=0), 1)
     the_one = np.array(copies)[inside.argmax(axis=0), np.arange(NUM)]
     np.testing.assert_allclose(relabelled(model, position, reference), the_one, atol=1e-7)
+
+
+def test_the_cell_counts_all_labellings_and_nothing_outside():
+    position = clear_particles(SIDEWAYS)
+    mixed = permuted(SIDEWAYS, position, random_orders(NUM)).reshape(4, -1, SIDEWAYS.dimension)
+    log_weight = np.random.default_rng(6).normal(size=mixed.shape[:2])
+    cloud = Cloud(jnp.asarray(mixed), jnp.asarray(log_weight), jnp.zeros(mixed.shape[:2], int))
+    found, cell = one_labelling(SIDEWAYS, cloud, agreed=False)
+    np.testing.assert_array_equal(found.log_weight, log_weight)
+    # All are labelled as the heaviest of them, which stays as it is.
+    heaviest = np.unravel_index(np.argmax(log_weight), log_weight.shape)
+    np.testing.assert_allclose(found.position[heaviest], mixed[heaviest], atol=1e-8)
+    np.testing.assert_allclose(cell(np.asarray(found.position)), math.log(6))
+    alike = np.isclose(mixed, found.position).all(axis=-1)
+    assert 0 < alike.sum() < alike.size
+    np.testing.assert_array_equal(np.isfinite(cell(mixed)), alike)
+    assert (cell(mixed)[~alike] == -np.inf).all()
+    linear = wb.zoo.linear.model(2)
+    assert one_labelling(linear, cloud) == (cloud, None)
 
 
 def test_number_of_labellings():

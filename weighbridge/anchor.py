@@ -16,6 +16,8 @@ from weighbridge.target import SPAN_BLOCK, Rows, Span
 
 # From this dimension on curvatures are left out: they take D^2 numbers, and D passes.
 FIRST_ORDER_ABOVE = 300
+# Rows from which the variance of gradients is estimated, at most.
+VARIANCE_ROWS = 512
 
 
 class Sums(NamedTuple):
@@ -136,7 +138,7 @@ class Anchored:
         return replace(self, batch=step % self.batch_sums.value.shape[0])
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
-        """Estimate (n / |B|)^2 |B| (1 - |B| / n) Var_k[grad r_k] from the rows of all batches.
+        """Estimate (n / |B|)^2 |B| (1 - |B| / n) Var_k[grad r_k] from some rows of the batches.
 
         No row is twice in a batch, so that one of all rows has no noise.
         """
@@ -152,8 +154,9 @@ class Anchored:
             beyond: Array = weight * (slope(position) - expected)
             return beyond
 
-        residuals = jax.vmap(residual)(self.rows.values, jnp.asarray(self.rows.weight))
-        drawn = self.size * self.batch_sums.value.shape[0]
+        some = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf)[:VARIANCE_ROWS], self.rows)
+        residuals = jax.vmap(residual)(some.values, some.weight)
+        drawn = jnp.minimum(self.size * self.batch_sums.value.shape[0], residuals.shape[0])
         used = (jnp.arange(residuals.shape[0]) < drawn)[:, None]
         mean = jnp.sum(jnp.where(used, residuals, 0.0), axis=0) / drawn
         squares = jnp.sum(jnp.where(used, (residuals - mean) ** 2, 0.0), axis=0)

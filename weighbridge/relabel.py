@@ -19,6 +19,8 @@ from weighbridge.model import Model, unravel_positions
 MAX_ROUNDS = 5
 # Components vary by at least this share of what all of them together do.
 LEAST_SPREAD = 0.02
+# The relative error that permuted parameters may have after the way back.
+EXACT_BACK = 1e-6
 # A normal distribution's standard deviation, as a multiple of its median absolute deviation.
 NORMAL = 1.4826
 
@@ -89,8 +91,14 @@ def relabelled(model: Model, position: np.ndarray, reference: Reference) -> np.n
         values = np.moveaxis(np.asarray(parameters[name]), axis + 1, 1)
         parameters[name] = np.moveaxis(_permuted(values, order), 1, axis + 1)
     moved = np.asarray(_flatten(model, parameters))
-    # At the edge of the prior a parameter has no unconstrained value: such a particle stays.
+    # At the edge of the prior the way back to unconstrained values is none, or inexact (shares of
+    # 1e-15 of a simplex): such a particle stays as it is.
     usable = changed & np.isfinite(moved).all(axis=1)
+    again = unravel_positions(model, np.where(usable[:, None], moved, position))
+    for name, _ in model.exchangeable:
+        wanted, found = (np.asarray(p[name]).reshape(len(moved), -1) for p in (parameters, again))
+        with np.errstate(invalid="ignore"):  # infinities: not close
+            usable &= (np.abs(found - wanted) <= EXACT_BACK * np.abs(wanted)).all(axis=1)
     return np.where(usable[:, None], moved, position)
 
 

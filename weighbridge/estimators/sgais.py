@@ -65,6 +65,9 @@ PAST, CHUNK, BRIDGE, PROBES = range(4)
 # Moves go on until the correlation with the start is about this: the next step moves them on.
 DECORRELATED = 0.3
 
+# Cautions about the path, which do not concern an answer by the bridge.
+OF_THE_PATH = (Status.NOISY, Status.ISLANDS_DISAGREE, Status.HEATED, Status.ERROR_UNKNOWN)
+
 # Particles move only when they were resampled.
 patient_step = partial(anneal_step, patient=True)
 
@@ -450,7 +453,7 @@ class SGAISRun(PublishedRun):
         if crossing is not None and by_bridge:
             answer = crossing.log_evidence, crossing.std_error
             # What is wrong with the path alone is no caution about the answer.
-            flags = tuple(f for f in flags if f not in (Status.NOISY, Status.ISLANDS_DISAGREE))
+            flags = tuple(flag for flag in flags if flag not in OF_THE_PATH)
         if caution is not None:
             flags = (caution, *flags)
         return replace(
