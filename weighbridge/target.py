@@ -24,6 +24,10 @@ BLOCK_ROWS = 4096
 # Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
 # last block that is not full, and a block of a thousand particles stays in the cache.
 SPAN_BLOCK = 64
+# Blocks of models with few parameters, whose rows cost less than the memory they take: measured,
+# 16 rows are twice as fast as 64 on linear regression, and half as fast on softmax regression.
+SMALL_BLOCK = 16
+FEW_PARAMETERS = 12
 
 Carry = TypeVar("Carry")
 
@@ -155,8 +159,14 @@ class Span(_ExactTerm):
 @jax.custom_vjp
 def _span_sum(model: Model, parameters: Parameters, span: Span) -> Array:
     return span.over_blocks(
-        lambda rows, total: total + _weighted_sum(model, parameters, rows), jnp.zeros(())
+        lambda rows, total: total + _weighted_sum(model, parameters, rows),
+        jnp.zeros(()),
+        _block_rows(model),
     )
+
+
+def _block_rows(model: Model) -> int:
+    return SMALL_BLOCK if model.dimension <= FEW_PARAMETERS else SPAN_BLOCK
 
 
 def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Array, Parameters]:
@@ -166,7 +176,7 @@ def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Arr
         return cast(tuple[Array, Parameters], jax.tree_util.tree_map(jnp.add, carry, found))
 
     zero = (jnp.zeros(()), jax.tree_util.tree_map(jnp.zeros_like, parameters))
-    return span.over_blocks(add, zero)
+    return span.over_blocks(add, zero, _block_rows(model))
 
 
 def _span_backward(gradient: Parameters, cotangent: Array) -> tuple[None, Parameters, None]:
