@@ -15,3 +15,17 @@ def _programs_do_not_pile_up():
 def _examples_write_elsewhere(request, tmp_path, monkeypatch):
     if isinstance(request.node, pytest.DoctestItem):
         monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A list that grows by one for every program that JAX lowers."""
+    found = []
+
+    def listen(name, seconds, **details):
+        if name == "/jax/core/compile/jaxpr_to_mlir_module_duration":
+            found.append(details.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)

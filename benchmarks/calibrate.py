@@ -85,22 +85,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for each row")
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--merge", action="store_true", help="keep rows that were measured before")
     options = parser.parse_args()
-    rows = []
+    known = report.load("calibration") if options.merge else {}
     for name, problem in PROBLEMS.items():
-        for method_name, method in METHODS.items():
+        for method_name in options.only:
+            method = METHODS[method_name]
             by_rows = isinstance(
                 method, wb.SGAIS | wb.PublishedSGAIS | wb.IBIS | wb.SequentialSGMCMC
             )
-            if by_rows and problem.data is None:
+            if f"{name} | {method_name}" in known or (by_rows and problem.data is None):
                 continue
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
             num_seeds = int(min(options.seeds, max(options.budget / once.elapsed, 20)))
             for suffix, row in measure(problem, method, num_seeds).items():
-                rows.append([name, method_name + suffix, *row])
-                print(" | ".join(rows[-1]), flush=True)
-            write(rows)  # a run that is cut short leaves what it has
+                known[f"{name} | {method_name}{suffix}"] = row
+                print(f"{name} | {method_name}{suffix}", *row, sep=" | ", flush=True)
+            report.save("calibration", known)  # a run that is cut short leaves what it has
+            write([[*key.split(" | "), *row] for key, row in known.items()])
 
 
 def write(rows: list[list[str]]) -> None:

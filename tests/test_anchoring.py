@@ -75,13 +75,13 @@ def exact_anchor(position):
     return Sums(*map(np.asarray, full(position)))
 
 
-def make_terms(noise, num_islands=GROUPS, num_batches=1, largest=1024, capacity=1024):
+def make_terms(noise, num_islands=GROUPS, num_batches=1, largest=1024, exact_rows=1024):
     return Terms(
         MODEL,
         num_islands,
         num_batches=num_batches,
         largest=largest,
-        capacity=capacity,
+        exact_rows=exact_rows,
         noise=noise,
     )
 
@@ -310,7 +310,7 @@ def test_no_noise_asks_for_the_smallest_batch():
     take = lambda chosen: (  # noqa: E731
         jax.tree_util.tree_map(lambda leaf: leaf[chosen], data), np.ones(np.shape(chosen))
     )  # fmt: skip
-    terms = Terms(linear, 2, num_batches=1, largest=256, capacity=256, noise=0.01)
+    terms = Terms(linear, 2, num_batches=1, largest=256, exact_rows=256, noise=0.01)
     sums = total(3, sums_of(linear, np.zeros(3), in_blocks(take, 3000)))
     probes = np.random.default_rng(0).normal(size=(8, 3))
     generators = [np.random.default_rng(group) for group in range(terms.num_groups)]

@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -184,20 +183,6 @@ def bounded(p, y):
 
 BOUNDED = wb.Model({"mu": dist.Uniform(0.0, 2.0)}, bounded)
 BELOW = np.full(NUM_ROWS, 1.2)
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    """A list that grows by one for every program that JAX lowers."""
-    found = []
-
-    def listen(name, seconds, **details):
-        if name == "/jax/core/compile/jaxpr_to_mlir_module_duration":
-            found.append(details.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -43,20 +42,6 @@ def same_numbers(first, second):
         np.testing.assert_array_equal(first.samples[name], second.samples[name])
     for name in first.trace:
         np.testing.assert_array_equal(first.trace[name], second.trace[name])
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    """A list that grows by one for every program that JAX lowers."""
-    found = []
-
-    def listen(name, seconds, **details):
-        if name == "/jax/core/compile/jaxpr_to_mlir_module_duration":
-            found.append(details.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 # --- the published algorithm -------------------------------------------------------------------

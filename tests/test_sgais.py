@@ -5,7 +5,6 @@ import itertools
 import math
 
 import jax
-import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -14,15 +13,17 @@ from scipy.special import gammaln, logsumexp
 
 import weighbridge as wb
 from weighbridge import anchor as anchor_module
-from weighbridge.estimators import sgais
+from weighbridge.estimators import sgais_run
 from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.moves import over_islands
-from weighbridge.estimators.sgais import EXACT_ROWS
+from weighbridge.estimators.sgais_run import EXACT_ROWS
 from weighbridge.target import Rows, Target
 
 # With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
 # 12,000.
 BOUND = 5.0
+# From the first test on: the programs are lowered only once.
+pytestmark = pytest.mark.usefixtures("compiled")
 LINEAR = wb.zoo.linear.model(2)
 DEFAULT, FEW = wb.SGAIS(), wb.SGAIS(num_particles=16)
 SEEDS = range(3)
@@ -65,20 +66,6 @@ def check_both(result, exact, bound=BOUND):
     answer = found["answer"]
     assert result.log_evidence == found[f"{answer}_log_evidence"]
     assert result.std_error == found[f"{answer}_error"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """A list that grows by one for every program that JAX lowers."""
-    found = []
-
-    def listen(name, seconds, **details):
-        if name == "/jax/core/compile/jaxpr_to_mlir_module_duration":
-            found.append(details.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 # --- linear regression: the bridge is exact, the path within its error -----------------------
@@ -210,7 +197,7 @@ def test_mini_batches_never_repeat():
     for seed, chunk, first_island in itertools.product((0, 1), (1, 2), (0, 16)):
         run = DEFAULT.start(LINEAR, seed=seed, first_island=first_island)
         run.num_chunks = chunk
-        for who in (sgais.PAST, sgais.CHUNK, sgais.BRIDGE, sgais.PROBES):
+        for who in (sgais_run.PAST, sgais_run.CHUNK, sgais_run.BRIDGE, sgais_run.PROBES):
             drawn += [tuple(g.integers(0, 10**6, 8)) for g in run._generators(who)]
     assert len(set(drawn)) == len(drawn) == 8 * 4 * 16
 
@@ -381,13 +368,13 @@ def test_a_kernel_on_anchored_batches_is_not_heated(monkeypatch):
     kernel = wb.SGHMC(step_size=0.1, friction=0.2)
     plain = wb.PublishedSGAIS(num_particles=16, kernel=kernel, batch_size=400)
     published = wb.evidence(LINEAR, data, plain, seed=0)
-    paths, annealed = [], sgais.anneal
+    paths, annealed = [], sgais_run.anneal
 
     def spy(*args, **kwargs):
         paths.append(args[4](0))
         return annealed(*args, **kwargs)
 
-    monkeypatch.setattr(sgais, "anneal", spy)
+    monkeypatch.setattr(sgais_run, "anneal", spy)
     method = wb.SGAIS(num_particles=16, kernel=kernel, batch_size=4000)
     result = wb.evidence(LINEAR, data, method, seed=0)
     assert published.trace.temperature[-1] > 1.5
@@ -539,7 +526,7 @@ def test_anchors_of_first_order(monkeypatch, tmp_path):
     """As above a few hundred dimensions: no curvature, more noise, and still right."""
     jax.clear_caches()
     monkeypatch.setattr(anchor_module, "FIRST_ORDER_ABOVE", 0)
-    monkeypatch.setattr(sgais, "FIRST_ORDER_ABOVE", 0)
+    monkeypatch.setattr(sgais_run, "FIRST_ORDER_ABOVE", 0)
     data, path = touchy_data(2000), tmp_path / "run.safetensors"
     online = wb.Online(TOUCHY, SMALL, seed=0)
     online.update(part(data, 0, 1600))

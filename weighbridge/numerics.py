@@ -37,6 +37,17 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
     return wrapper
 
 
+# The usual settings of XLA on a CPU spend half of their time on what makes our programs no faster
+# (``python -m benchmarks.compilation``).
+QUICK_TO_COMPILE: dict[str, bool | int | str] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
+
+jit = functools.partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
+"""``jax.jit`` of a program that is called by itself, never within another one."""
+
+
 def check_seed(seed: object) -> None:
     """Refuse what cannot name a stream of random numbers."""
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)

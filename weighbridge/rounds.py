@@ -12,8 +12,8 @@ import numpy as np
 
 from weighbridge.base import MethodError, Status
 from weighbridge.estimators import SGAIS, Method, PublishedSGAIS
-from weighbridge.estimators.published import DISAGREEMENT as SGAIS_DISAGREEMENT
-from weighbridge.estimators.published import HEAT_MATTERS
+from weighbridge.estimators.streamed import DISAGREEMENT as SGAIS_DISAGREEMENT
+from weighbridge.estimators.streamed import HEAT_MATTERS
 from weighbridge.estimators.tempering import DISAGREEMENT
 from weighbridge.particles import Combined
 from weighbridge.result import Evidence

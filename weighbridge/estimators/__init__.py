@@ -9,7 +9,8 @@ from weighbridge.estimators.prior_sampling import PriorSampling
 from weighbridge.estimators.published import PublishedRun, PublishedSGAIS
 from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC, SequentialSGMCMCRun
-from weighbridge.estimators.sgais import SGAIS, SGAISRun
+from weighbridge.estimators.sgais import SGAIS
+from weighbridge.estimators.sgais_run import SGAISRun
 from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.tempering import Tempering
 from weighbridge.estimators.thermodynamic import Thermodynamic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from weighbridge.anchor import Anchored, Sums, sums_at
 from weighbridge.base import Array, PyTree
 from weighbridge.data import pad
 from weighbridge.model import Model
+from weighbridge.numerics import jit
 from weighbridge.reservoir import Reservoir
 from weighbridge.target import SPAN_BLOCK, Rows, Span
 
@@ -141,6 +143,7 @@ def set_anchor(
     return Anchor(position, sums, before.variance + variance, rows.num_seen)
 
 
+@dataclass(frozen=True)
 class Terms:
     """Makes the terms of one run: every island has its own mini-batches, of common size.
 
@@ -149,25 +152,31 @@ class Terms:
         num_islands: islands that a term is for.
         num_batches: batches of a term: 1, or one for each step of a kernel that changes them.
         largest: the most rows of a batch.
-        capacity: the most rows of an exact term.
+        exact_rows: rows of which a term can always have all.
         noise: variance that a batch must not exceed.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        num_islands: int,
-        *,
-        num_batches: int,
-        largest: int,
-        capacity: int,
-        noise: float,
-    ) -> None:
-        self.model, self.num_islands, self.num_batches = model, num_islands, num_batches
-        self.largest, self.noise = largest, noise
-        self.most_rows = max(largest, capacity)
-        self.capacity = -(-self.most_rows * num_batches // SPAN_BLOCK) * SPAN_BLOCK
-        self.num_groups = max(num_islands, LEAST_BATCHES)
+    model: Model
+    num_islands: int
+    num_batches: int
+    largest: int
+    exact_rows: int
+    noise: float
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a term can have room for."""
+        return max(self.largest, self.exact_rows)
+
+    @property
+    def capacity(self) -> int:
+        """Rows of all batches of an island, to whole blocks."""
+        return -(-self.most_rows * self.num_batches // SPAN_BLOCK) * SPAN_BLOCK
+
+    @property
+    def num_groups(self) -> int:
+        """Batches that are drawn: for the islands, and enough to measure their noise."""
+        return max(self.num_islands, LEAST_BATCHES)
 
     def exact(self, values: PyTree, weight: np.ndarray) -> Anchored:
         """The term of some rows, all of which are in the batch."""
@@ -269,12 +278,12 @@ def _floor(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
     return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
 
 
-@jax.jit
+@jit
 def _block_sums(model: Model, position: Array, span: Span) -> Sums:
     return sums_at(model, position, span, SUM_BLOCK)
 
 
-@partial(jax.jit, static_argnums=4)
+@partial(jit, static_argnums=4)
 def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batches: int) -> Sums:
     def of_group(rows: Rows) -> Sums:
         def of_batch(batch: Array) -> Sums:
@@ -287,7 +296,7 @@ def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batc
     return found
 
 
-@jax.jit
+@jit
 def _values(model: Model, term: Anchored, probes: Array) -> Array:
     def of_group(term: Anchored) -> Array:
         return jax.vmap(lambda u: term(model, u, model.transform(u)[0]))(probes)

@@ -20,6 +20,7 @@ from jax.scipy.special import logsumexp
 
 from weighbridge.base import Array
 from weighbridge.model import Model
+from weighbridge.numerics import jit
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
 from weighbridge.target import Target, Tempered, Term
 
@@ -339,7 +340,7 @@ def settle(start: Cloud, moved: Array, stable: Array | None) -> tuple[Cloud, Arr
     return start._replace(position=position), kept, jnp.sum(diverged, axis=1)
 
 
-@partial(jax.jit, static_argnames=("resampling", "chain_length", "patient"))
+@partial(jit, static_argnames=("resampling", "chain_length", "patient"))
 def anneal_step(
     key_data: Array,
     cloud: Cloud,
@@ -410,7 +411,7 @@ def stable_moves(path: Path, power: Array, before: Array, after: Array) -> Array
     return jnp.all(jnp.isfinite(after), axis=-1) & (fall < DIVERGENCE)
 
 
-@partial(jax.jit, static_argnums=3)
+@partial(jit, static_argnums=3)
 def draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) -> Cloud:
     """Particles from the prior, with weights of 1; each island has a key of its own."""
 

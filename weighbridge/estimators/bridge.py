@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -19,6 +19,8 @@ ROUNDING = 1e-14
 GOOD_KHAT = 0.5
 # Two estimates agree within this many errors; a path's is a Student-t of 15 degrees of freedom.
 AGREEMENT = 4.0
+# Cautions about a path, which do not concern an answer by the bridge.
+OF_THE_PATH = (Status.NOISY, Status.ISLANDS_DISAGREE, Status.HEATED, Status.ERROR_UNKNOWN)
 # Effective draws, as a fraction, from which on no tail matters.
 EVEN = 0.9
 
@@ -65,6 +67,53 @@ class Bridged(NamedTuple):
     def is_light(self) -> bool:
         """Whether the ratios have light tails in both directions, or hardly vary."""
         return self.is_even or max(self.khat_proposal, self.khat_posterior) < GOOD_KHAT
+
+
+class Decision(NamedTuple):
+    """Which of two estimates is the answer.
+
+    Attributes:
+        log_evidence: of the answer.
+        std_error: of the answer.
+        flags: every reason for caution about it.
+        diagnostics: both estimates.
+    """
+
+    log_evidence: float
+    std_error: float
+    flags: tuple[Status, ...]
+    diagnostics: dict[str, Any]
+
+    def overruled(self, log_evidence: float, std_error: float) -> Decision:
+        """The same two estimates, where a third one is the answer."""
+        flags = tuple(f for f in self.flags if f not in (Status.PATH_LOST, Status.BRIDGE_SHORT))
+        diagnostics = self.diagnostics | {"answer": "neither"}
+        return Decision(log_evidence, std_error, flags, diagnostics)
+
+
+def decide(
+    crossing: Bridged | None, log_evidence: float, std_error: float, flags: tuple[Status, ...]
+) -> Decision:
+    """Choose between a bridge, if there is one, and a path with its flags; see ``judge``."""
+    by_bridge, caution = False, None
+    if crossing is not None:
+        by_bridge, caution = crossing.judge(log_evidence, std_error)
+    diagnostics: dict[str, Any] = {
+        "path_log_evidence": log_evidence,
+        "path_error": std_error,
+        "answer": "bridge" if by_bridge else "path",
+    }
+    if crossing is not None:
+        diagnostics |= {
+            "bridge_log_evidence": crossing.log_evidence,
+            "bridge_error": crossing.std_error,
+            "bridge_khat": max(crossing.khat_proposal, crossing.khat_posterior),
+        }
+        if by_bridge:
+            log_evidence, std_error = crossing.log_evidence, crossing.std_error
+            flags = tuple(flag for flag in flags if flag not in OF_THE_PATH)
+    flags = flags if caution is None else (caution, *flags)
+    return Decision(log_evidence, std_error, flags, diagnostics)
 
 
 def bridge(

@@ -18,6 +18,7 @@ from weighbridge.estimators.anneal import Cloud, Path
 from weighbridge.estimators.bridge import Bridged, bridge
 from weighbridge.estimators.host_likelihood import HostLikelihood
 from weighbridge.model import Model
+from weighbridge.numerics import jit
 
 # Names the stream of random numbers that the Gaussians' draws come from.
 BRIDGE_STREAM = 4
@@ -113,8 +114,9 @@ def fit_scores(position: np.ndarray, score: np.ndarray, share: np.ndarray) -> Ga
 
     .. math:: \nabla \log f(x) \approx -P (x - m)
 
-    On a Gaussian density it is exact from D + 1 particles on, where moments are as noisy as the
-    particles are few: with D = 44 and 400 of them their log ratio would vary by 2 nats.
+    On a Gaussian density it is exact from D + 1 particles on, where moments are as noisy as the N
+    particles are few: the log ratio to a Gaussian of their moments has a variance of about
+    D^2 / 2N.
     """
     usable = (share > 0) & np.isfinite(score).all(axis=1)
     position, score, share = position[usable], score[usable], share[usable] / share[usable].sum()
@@ -152,13 +154,13 @@ def log_densities(
     return np.asarray(height), np.asarray(score)
 
 
-@jax.jit
+@jit
 def _log_densities(path: Path, position: Array) -> Array:
     log_density: Array = _over_islands(path, position, lambda target: target)
     return log_density
 
 
-@jax.jit
+@jit
 def _scores(path: Path, position: Array) -> tuple[Array, Array]:
     found: tuple[Array, Array] = _over_islands(path, position, jax.value_and_grad)
     return found
@@ -171,7 +173,7 @@ def _over_islands(path: Path, position: Array, of_target: Callable[[Any], Any]) 
     return jax.vmap(island, in_axes=(path.axes, 0))(path, position)
 
 
-@jax.jit
+@jit
 def _log_priors(model: Model, position: Array) -> Array:
     log_prior: Array = jax.vmap(jax.vmap(lambda u: model.transform(u)[1]))(position)
     return log_prior

@@ -29,6 +29,7 @@ from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy
 from weighbridge.estimators.walks import AdaptiveWalk
 from weighbridge.kernels.dialogue import Point
 from weighbridge.model import Model
+from weighbridge.numerics import jit
 
 
 def host_step(
@@ -103,7 +104,7 @@ class Asked(NamedTuple):
     wanted: Array
 
 
-@partial(jax.jit, static_argnames=("resampling", "chain_length"))
+@partial(jit, static_argnames=("resampling", "chain_length"))
 def _weigh(
     key_data: Array,
     cloud: Cloud,
@@ -117,7 +118,7 @@ def _weigh(
     return weigh(keys[:, 0], cloud, known, power, settings, resampling, chain_length)
 
 
-@partial(jax.jit, static_argnames="in_chains")
+@partial(jit, static_argnames="in_chains")
 def _begin(
     mover: AdaptiveWalk, model: Model, weighed: Weighed, values: Array, in_chains: bool
 ) -> tuple[Tally, Setting]:
@@ -127,7 +128,7 @@ def _begin(
     return mover.begin(point), mover.setting(cloud, weighed.population if in_chains else cloud)
 
 
-@jax.jit
+@jit
 def _propose(
     mover: AdaptiveWalk,
     model: Model,
@@ -142,7 +143,7 @@ def _propose(
     return walk, _question(mover, model, walk)
 
 
-@jax.jit
+@jit
 def _tell(
     mover: AdaptiveWalk, model: Model, walk: Any, asked: Asked, values: Array, power: Array
 ) -> tuple[Any, Asked]:
@@ -156,12 +157,12 @@ def _question(mover: AdaptiveWalk, model: Model, walk: Any) -> Asked:
     return Asked(position, *jax.vmap(jax.vmap(model.transform))(position), walk.wanted)
 
 
-@jax.jit
+@jit
 def _end(mover: AdaptiveWalk, walk: Any, tally: Tally, setting: Setting) -> Tally:
     return mover.settle(walk, tally, setting)
 
 
-@jax.jit
+@jit
 def _conclude(
     mover: AdaptiveWalk,
     states: list[Point],
@@ -175,7 +176,7 @@ def _conclude(
     return position, joined(jnp.stack([state.note for state in states])), info, tuned
 
 
-@partial(jax.jit, static_argnames="chain_length")
+@partial(jit, static_argnames="chain_length")
 def _settle(
     start: Cloud, moved: Array, start_values: Array, values: Array, chain_length: int
 ) -> tuple[Cloud, Array, Array]:

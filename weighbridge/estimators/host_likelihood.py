@@ -10,6 +10,7 @@ import numpy as np
 
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.model import Model, unravel_positions
+from weighbridge.numerics import jit
 from weighbridge.target import Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
@@ -147,7 +148,7 @@ def as_numpy(model: Model, parameters: dict[str, Array]) -> Named:
 # --- where a likelihood runs ---------------------------------------------------------------
 
 
-@jax.jit
+@jit
 def _total(model: Model, position: Array, data: PyTree) -> Array:
     return Total(data)(model, position, model.transform(position)[0])
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
+from weighbridge.base import Array, Kernel, PyTree, Status
 from weighbridge.data import pad, split
 from weighbridge.estimators.anneal import (
     Annealed,
@@ -21,11 +21,11 @@ from weighbridge.estimators.anneal import (
     conditional_ess,
     draw_cloud,
 )
+from weighbridge.estimators.checks import require_fraction, require_particles
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.sequential import (
     cloud_state,
     posterior,
-    require_counts,
     restored_cloud,
     row_log_likelihoods,
     unexplained,
@@ -45,7 +45,7 @@ from weighbridge.estimators.walks import (
     require_walkers,
 )
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed, double_precision
+from weighbridge.numerics import check_seed, double_precision, jit
 from weighbridge.particles import (
     Combined,
     combine_islands,
@@ -107,16 +107,10 @@ class IBIS:
     name: ClassVar[str] = "ibis"
 
     def __post_init__(self) -> None:
-        require_counts(self, "num_islands", "num_particles")
-        if self.num_particles < 2:
-            raise MethodError("num_particles must be at least 2: one particle has no spread.")
+        require_particles(self)
+        require_fraction(self, "target_ess")
         require_resampling(self.resampling)
         check_moves(self.moves)
-        if not isinstance(self.target_ess, int | float) or not 0 < self.target_ess < 1:
-            raise MethodError(
-                f"target_ess must lie between 0 and 1, not {self.target_ess!r}: it is a fraction "
-                "of the particles."
-            )
 
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
         """Rows taken in at once: always as many."""
@@ -145,7 +139,7 @@ class Ahead(NamedTuple):
     undefined: Array
 
 
-@jax.jit
+@jit
 def look_ahead(
     model: Model, cloud: Cloud, gained: np.ndarray, rows: Rows, first: int, target_ess: float
 ) -> Ahead:
@@ -171,7 +165,7 @@ def look_ahead(
     return Ahead(count, reached, jnp.sum(undefined & counted & alive, axis=(0, 1)))
 
 
-@jax.jit
+@jit
 def _summary(cloud: Cloud) -> tuple[Array, Array]:
     """Log evidence and ESS of each island."""
     ess = jax.vmap(effective_sample_size)(cloud.log_weight)

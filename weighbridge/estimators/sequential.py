@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, MethodError, ModelError, PyTree, Status
+from weighbridge.base import Array, ModelError, PyTree, Status
 from weighbridge.estimators.anneal import Cloud
 from weighbridge.model import Model, unravel_positions
+from weighbridge.numerics import jit
 from weighbridge.particles import Combined
 from weighbridge.result import Evidence
 from weighbridge.target import Rows
@@ -104,14 +105,6 @@ class HeldMethod(Protocol):
         ...
 
 
-def require_counts(method: object, *names: str) -> None:
-    """Refuse settings that are not whole numbers of at least 1."""
-    for name in names:
-        value = getattr(method, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
-
-
 def unexplained(
     model: Model, position: Array, rows: Rows, first_row: int, *, undefined: bool, draw: str
 ) -> ModelError:
@@ -141,7 +134,7 @@ def unexplained(
     )
 
 
-@jax.jit
+@jit
 def _row_values(model: Model, positions: Array, values: PyTree) -> Array:
     return row_log_likelihoods(model, positions, values)
 

@@ -15,17 +15,14 @@ import numpy as np
 from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
 from weighbridge.data import join, num_rows, pad, rechunk
 from weighbridge.estimators.anneal import Annealed, Cloud, Settings, anneal
+from weighbridge.estimators.checks import require_counts
 from weighbridge.estimators.moves import Repeat
-from weighbridge.estimators.published import (
-    FEW_PARTICLES,
-    PUBLISHED_KERNEL,
-    PublishedRun,
-    PublishedSGAIS,
-)
-from weighbridge.estimators.sequential import HeldMethod, SequentialMethod, require_counts
+from weighbridge.estimators.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
+from weighbridge.estimators.sequential import HeldMethod, SequentialMethod
 from weighbridge.estimators.smc import SMC
+from weighbridge.estimators.streamed import FEW_PARTICLES
 from weighbridge.model import EDGE, Model, Parameters
-from weighbridge.numerics import double_precision
+from weighbridge.numerics import double_precision, jit
 from weighbridge.particles import Combined, combine_islands
 from weighbridge.result import Evidence
 from weighbridge.target import Rows
@@ -283,7 +280,7 @@ class SequentialSGMCMCRun(PublishedRun):
         self.start_flags = tuple(Status[name] for name in plain["start_flags"])
 
 
-@jax.jit
+@jit
 def _positions(model: Model, draws: Parameters) -> Array:
     """Unconstrained vectors of posterior draws; one that lies on an edge is put just inside."""
     positions = jax.vmap(model.flatten)(draws)

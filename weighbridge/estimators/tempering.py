@@ -31,7 +31,8 @@ from weighbridge.estimators.anneal import (
     draw_cloud,
 )
 from weighbridge.estimators.audit import Audit, audit
-from weighbridge.estimators.bridge import Bridged
+from weighbridge.estimators.bridge import decide
+from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
@@ -75,17 +76,9 @@ class Tempering:
     resample_below: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("num_islands", "num_particles", "max_annealing_steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
-        if self.num_particles < 2:
-            raise MethodError("num_particles must be at least 2: one particle has no spread.")
-        if not isinstance(self.target_ess, int | float) or not 0 < self.target_ess < 1:
-            raise MethodError(
-                f"target_ess must lie between 0 and 1, not {self.target_ess!r}: it is a fraction "
-                "of the particles."
-            )
+        require_counts(self, "max_annealing_steps")
+        require_particles(self)
+        require_fraction(self, "target_ess")
         check_moves(self.moves)
 
     @property
@@ -183,18 +176,15 @@ class Tempering:
             crossing = bridge_to_gaussians(
                 seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
             )
-        answer: Combined | Audit | Bridged = combined
-        caution: Status | None = None
+        decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
-            answer, position, log_weight = second, second.position, second.log_weight
-        elif crossing is not None:
-            by_bridge, caution = crossing.judge(*combined[:2])
-            answer = crossing if by_bridge else combined
+            decision = decision.overruled(second.log_evidence, second.std_error)
+            position, log_weight = second.position, second.log_weight
         samples, log_weights = posterior(model, position, log_weight)
         return Evidence(
-            log_evidence=answer.log_evidence,
-            std_error=answer.std_error,
+            log_evidence=decision.log_evidence,
+            std_error=decision.std_error,
             num_observations=count,
             method=self.name,
             trace=_trace(outcome, count),
@@ -202,17 +192,15 @@ class Tempering:
             log_weights=log_weights,
             diagnostics={
                 "island_log_evidence": estimates,
-                "path_log_evidence": combined.log_evidence,
-                "path_error": combined.std_error,
                 "genealogy_error": _genealogy_error(outcome, self),
                 "annealing_steps": len(outcome.steps),
                 **_host_diagnostics(host),
                 **_move_diagnostics(outcome),
                 **_counts(outcome),
                 **_audit_diagnostics(second),
-                **_bridge_diagnostics(crossing, answer is crossing),
+                **decision.diagnostics,
             },
-            flags=(*((caution,) if caution else ()), *_flags(outcome, combined, second)),
+            flags=decision.flags,
             elapsed=time.perf_counter() - began,
         )
 
@@ -357,18 +345,6 @@ def _audit_diagnostics(second: Audit | None) -> dict[str, float]:
         "quenched_log_evidence": second.log_evidence,
         "quenched_error": second.std_error,
         "quenched_ess": second.ess,
-    }
-
-
-def _bridge_diagnostics(crossing: Bridged | None, is_answer: bool) -> dict[str, Any]:
-    """What the bridge gave, and whether it is the answer."""
-    if crossing is None:
-        return {}
-    return {
-        "bridge_log_evidence": crossing.log_evidence,
-        "bridge_error": crossing.std_error,
-        "bridge_khat": max(crossing.khat_proposal, crossing.khat_posterior),
-        "answer": "bridge" if is_answer else "path",
     }
 
 

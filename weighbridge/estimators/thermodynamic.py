@@ -12,6 +12,7 @@ from weighbridge.base import MethodError
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, chunk_log_likelihoods, moments
 from weighbridge.estimators.host_likelihood import HostLikelihood
 from weighbridge.estimators.tempering import Tempering
+from weighbridge.numerics import jit
 from weighbridge.particles import Combined, combine_islands, combine_logs
 
 
@@ -66,5 +67,5 @@ def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
     return np.asarray(_moments(values, cloud.log_weight))
 
 
-_log_likelihoods = jax.jit(chunk_log_likelihoods)
-_moments = jax.jit(jax.vmap(moments))
+_log_likelihoods = jit(chunk_log_likelihoods)
+_moments = jit(jax.vmap(moments))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
-from weighbridge.kernels.sghmc import SGHMCInfo, SGHMCState
+from weighbridge.kernels.sghmc import SGHMCInfo, SGHMCState, at_rest
 
 
 @partial(
@@ -79,7 +79,7 @@ class RiemannianSGHMC:
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""
-        return SGHMCState(position, jnp.zeros_like(position), jnp.zeros((), int))
+        return at_rest(position)
 
     def step(
         self, key: Array, state: SGHMCState, target: LogDensity

@@ -22,6 +22,11 @@ class SGHMCState(NamedTuple):
     step: Array
 
 
+def at_rest(position: Array) -> SGHMCState:
+    """Before the first step, which draws the velocity."""
+    return SGHMCState(position, jnp.zeros_like(position), jnp.zeros((), int))
+
+
 class SGHMCInfo(NamedTuple):
     """Kinetic temperature (1 if nothing heats), and whether the noise had to be clipped."""
 
@@ -69,7 +74,7 @@ class SGHMC:
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""
-        return SGHMCState(position, jnp.zeros_like(position), jnp.zeros((), int))
+        return at_rest(position)
 
     def step(
         self, key: Array, state: SGHMCState, target: LogDensity

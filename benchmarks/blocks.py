@@ -1,0 +1,75 @@
+"""How many rows to sum at once: time of a gradient of many particles, by the size of a block.
+
+``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.target`` chooses by it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import weighbridge as wb
+from benchmarks import report
+from weighbridge.base import Array
+from weighbridge.target import Rows, Span
+
+NUM_ROWS = 2048
+NUM_PARTICLES = 1024
+REPEATS = 7
+BLOCKS = (8, 16, 32, 64, 128, 256)
+PROBLEMS = {
+    "linear regression, 6 parameters": (wb.zoo.linear.model(), wb.zoo.linear.simulate),
+    "softmax regression, 44 parameters": (wb.zoo.logistic.model(), wb.zoo.logistic.simulate),
+    "mixture of 5, 24 parameters": (wb.zoo.mixture.model(), wb.zoo.mixture.simulate),
+}
+
+
+@partial(jax.jit, static_argnums=3)
+def gradients(model: wb.Model, rows: Rows, positions: Array, block: int) -> Array:
+    """Of the log-likelihood of all rows, at every particle, block by block."""
+
+    def of_particle(position: Array) -> Array:
+        def add(rows: Rows, total: Array) -> Array:
+            term = lambda u: rows(model, u, model.transform(u)[0])  # noqa: E731
+            return total + jax.grad(term)(position)
+
+        zero = jnp.zeros_like(position)
+        return Span(rows, 0, rows.weight.shape[0]).over_blocks(add, zero, block)
+
+    found: Array = jax.vmap(of_particle)(positions)
+    return found
+
+
+def measure(model: wb.Model, rows: Rows, block: int) -> float:
+    """Nanoseconds for each row and particle, the best of several calls."""
+    positions = 0.3 * np.random.default_rng(0).normal(size=(NUM_PARTICLES, model.dimension))
+    jax.block_until_ready(gradients(model, rows, positions, block))
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        jax.block_until_ready(gradients(model, rows, positions, block))
+        seconds.append(time.perf_counter() - began)
+    return 1e9 * min(seconds) / NUM_ROWS / NUM_PARTICLES
+
+
+def main() -> None:
+    table = []
+    with jax.enable_x64(True):
+        for name, (model, simulate) in PROBLEMS.items():
+            rows = Rows(simulate(NUM_ROWS, seed=1), np.ones(NUM_ROWS))
+            table.append([name, *(f"{measure(model, rows, block):.1f}" for block in BLOCKS)])
+            print(" | ".join(table[-1]), flush=True)
+    body = report.table(("model", *(f"{block} rows" for block in BLOCKS)), table)
+    body += (
+        f"\n\nNanoseconds for each of {NUM_ROWS:,} rows and {NUM_PARTICLES:,} particles of a "
+        "gradient of the log-likelihood in double precision, by the rows that are summed at once."
+    )
+    report.write("blocks", "Rows in a block", body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,385 @@
+"""A run of SGAIS under way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from weighbridge.anchor import FIRST_ORDER_ABOVE, Anchored, Sums
+from weighbridge.base import PyTree, Status
+from weighbridge.data import split
+from weighbridge.estimators.anchoring import (
+    FIRST_BATCH,
+    NOISELESS,
+    NUM_PROBES,
+    SUM_ROWS,
+    Anchor,
+    Estimate,
+    Terms,
+    set_anchor,
+    sums_of,
+    total,
+)
+from weighbridge.estimators.anneal import (
+    Annealed,
+    Cloud,
+    Mover,
+    Path,
+    Settings,
+    anneal,
+    anneal_step,
+)
+from weighbridge.estimators.bridge import Bridged, decide
+from weighbridge.estimators.crossing import bridge_to_gaussians
+from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.moves import AdaptiveHMC, Repeat
+from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
+from weighbridge.estimators.walks import REPEATED_MOVES
+from weighbridge.model import Model
+from weighbridge.numerics import double_precision
+from weighbridge.result import Evidence
+
+if TYPE_CHECKING:
+    from weighbridge.estimators.sgais import SGAIS
+
+# Up to so many rows all of them are used, without a question.
+EXACT_ROWS = 1024
+# Particles are resampled and moved when the ESS is below this; before, weights are enough.
+RESAMPLE_BELOW = 0.6
+# The anchor is set anew when the rows have grown by this factor.
+ANCHOR_GROWTH = 2.0
+# What the bridge's batches are allowed, as a share of what the moves' are.
+BRIDGE_NOISE = 0.01
+# Batch noise is worth a flag when it may have moved log Z by this much, and more than its error.
+NOISE_MATTERS = 0.5
+# Who draws the rows of a batch: the past, the chunk, the bridge; and who the probes.
+PAST, CHUNK, BRIDGE, PROBES = range(4)
+# Moves go on until the correlation with the start is about this: the next step moves them on.
+DECORRELATED = 0.3
+
+# Particles move only when they were resampled.
+patient_step = partial(anneal_step, patient=True)
+
+
+class Stage(NamedTuple):
+    """One chunk, ready to be brought in.
+
+    Attributes:
+        path: from all before to all with the chunk.
+        cloud: the particles, with one labelling.
+        anchor: with the sums of all rows before; None while all rows are used.
+        chunk_sums: those of the chunk.
+        past: how the rows before are estimated; None while all are used.
+        chunk: how the chunk is.
+    """
+
+    path: Path
+    cloud: Cloud
+    anchor: Anchor | None
+    chunk_sums: Sums | None
+    past: Estimate | None
+    chunk: Estimate
+
+
+class SGAISRun(StreamedRun):
+    """A run under way: particles, the anchor with its sums, and rows for mini-batches."""
+
+    @double_precision
+    def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
+        super().__init__(method, model, seed, first_island)
+        self.method = method
+        self.anchor: Anchor | None = None
+        self.batch_rows = {PAST: FIRST_BATCH, CHUNK: FIRST_BATCH}
+        self.noise_bias = 0.0
+        self.largest_noise = 0.0
+        kernel = method.kernel
+        num_batches = REPEATED_MOVES if kernel is not None and kernel.uses_batches else 1
+        self.terms = Terms(
+            model,
+            method.num_islands,
+            num_batches=num_batches,
+            largest=max(method.batch_size // num_batches, 1),
+            exact_rows=EXACT_ROWS,
+            noise=method.noise,
+        )
+        self.mover = AdaptiveHMC(
+            decorrelated=DECORRELATED,
+            dense=model.dimension <= FIRST_ORDER_ABOVE,
+        )
+
+    # --- bringing in a chunk ---------------------------------------------------------------
+
+    def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
+        stage = self._prepare(values, weight)
+        outcome = self._anneal_stage(stage, seen)
+
+        def accept() -> None:
+            self._take(stage, outcome)
+            if self.anchor is None and self.num_rows + len(weight) > self.rows.capacity:
+                self.anchor = self._first_anchor(values, weight)
+
+        return Brought(outcome, accept)
+
+    def _prepare(self, values: PyTree, weight: np.ndarray) -> Stage:
+        """The path of a chunk, with batches large enough."""
+        new, past = len(weight), self.rows.num_seen
+        cloud = self._relabel(self.cloud)
+        if not past or (past + new <= EXACT_ROWS and self.anchor is None):
+            chunk = self._whole(values, weight)
+            path = Path(self.model, (self._before(values, weight),), chunk.term)
+            return Stage(path, cloud, None, None, None, chunk)
+        anchor, before, probes = self._estimated_past(cloud)
+        sums = self._chunk_sums(anchor.position, values, weight)
+        if new <= EXACT_ROWS:
+            chunk = self._whole(values, weight)
+        else:
+            gather = lambda chosen: jax.tree_util.tree_map(  # noqa: E731
+                lambda leaf: np.take(leaf, chosen, axis=0), (values, weight)
+            )
+            chunk = self._estimate(CHUNK, anchor.position, sums, (gather, new, new), probes)
+        path = Path(self.model, (before.term,), chunk.term)
+        return Stage(path, cloud, anchor, sums, before, chunk)
+
+    def _estimated_past(self, cloud: Cloud) -> tuple[Anchor, Estimate, np.ndarray]:
+        """The anchor, moved to the particles' centre if it is time, and what it makes of the past.
+
+        It is time when rows have doubled, or when batches are too noisy without.
+        """
+        anchor, probes = self.anchor, self._probes(cloud)
+        rows = self.rows
+        while True:
+            fresh = anchor is None or rows.num_seen >= ANCHOR_GROWTH * anchor.num_rows
+            if anchor is None or fresh:
+                anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
+            source = (rows.gather, rows.num_kept, rows.num_seen)
+            before = self._estimate(PAST, anchor.position, anchor.sums, source, probes)
+            calm = before.noise.relative <= self.method.noise
+            if calm or fresh or anchor.num_rows == rows.num_seen:
+                return anchor, before, probes
+            anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
+
+    def _before(self, values: PyTree, weight: np.ndarray) -> Anchored:
+        """All rows before; none of the first chunk's own, if there are none."""
+        if self.rows.num_seen:
+            return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_seen)))
+        return replace(self.terms.exact(*next(split((values, weight), 1))), size=0)
+
+    def _whole(self, values: PyTree, weight: np.ndarray) -> Estimate:
+        return Estimate(self.terms.exact(values, weight), NOISELESS, len(weight))
+
+    def _estimate(
+        self, who: int, anchor: np.ndarray, sums: Sums, source: Any, probes: np.ndarray
+    ) -> Estimate:
+        return self.terms.estimated(
+            self._generators(who),
+            anchor,
+            sums,
+            source,
+            probes,
+            self.batch_rows[who],
+            absolute=who != PAST,
+        )
+
+    def _generators(self, who: int) -> list[np.random.Generator]:
+        """Of the rows of a batch, one for each group; named by seed, chunk, island and who."""
+        groups = range(self.first_island, self.first_island + self.terms.num_groups)
+        return [
+            np.random.Generator(
+                np.random.Philox(
+                    key=[self.seed, BATCH_STREAM], counter=[0, group, who, self.num_chunks]
+                )
+            )
+            for group in groups
+        ]
+
+    def _relabel(self, cloud: Cloud) -> Cloud:
+        # The first particles come from the prior, where no labelling is better than another.
+        return one_labelling(self.model, cloud, agreed=self.num_chunks > 1)[0]
+
+    def _first_anchor(self, values: PyTree, weight: np.ndarray) -> Anchor:
+        """With this chunk the reservoir overflows: the last moment to see all rows."""
+        anchor = set_anchor(self.model, self._centre(self._relabel(self.cloud)), self.rows, None)
+        return anchor._replace(
+            sums=anchor.sums.plus(self._chunk_sums(anchor.position, values, weight)),
+            num_rows=self.num_rows + len(weight),
+        )
+
+    def _chunk_sums(self, position: np.ndarray, values: PyTree, weight: np.ndarray) -> Sums:
+        blocks = split((values, weight), SUM_ROWS)
+        return total(self.model.dimension, sums_of(self.model, position, blocks))
+
+    def _centre(self, cloud: Cloud) -> np.ndarray:
+        share = np.asarray(jax.nn.softmax(cloud.log_weight, axis=1)).reshape(-1)
+        position = np.asarray(cloud.position).reshape(len(share), -1)
+        return np.asarray(np.nan_to_num(share) @ position / np.nansum(share))
+
+    def _probes(self, cloud: Cloud) -> np.ndarray:
+        """Some particles, by their weights."""
+        share = np.nan_to_num(np.asarray(jax.nn.softmax(cloud.log_weight, axis=1)).reshape(-1))
+        generator = self._generators(PROBES)[0]
+        chosen = generator.choice(len(share), NUM_PROBES, p=share / share.sum())
+        return np.asarray(cloud.position).reshape(len(share), -1)[chosen]
+
+    def _anneal_stage(self, stage: Stage, seen: float) -> Annealed:
+        method, kernel = self.method, self.method.kernel
+        mover: Mover = self.mover
+        if kernel is not None:
+            past, chunk = 1.0 + self.num_observations, seen - self.num_observations
+            mover = Repeat(kernel, REPEATED_MOVES, rows_past=past, rows_chunk=chunk)
+        return anneal(
+            self.seed,
+            self.num_chunks,
+            self.islands,
+            stage.cloud,
+            lambda _: stage.path,
+            mover,
+            Settings(method.target_ess, RESAMPLE_BELOW),
+            take_step=anneal_step if kernel is not None else patient_step,
+            between=self._relabel if self.model.exchangeable else None,
+        )
+
+    def _take(self, stage: Stage, outcome: Annealed) -> None:
+        """Go on from the end of a stage."""
+        if self.method.kernel is None:
+            self.mover = outcome.mover
+        if stage.anchor is None or stage.past is None or stage.chunk_sums is None:
+            return
+        self.anchor = stage.anchor._replace(sums=stage.anchor.sums.plus(stage.chunk_sums))
+        self.batch_rows[PAST] = min(stage.past.wanted, self.terms.largest)
+        if stage.chunk.noise is not NOISELESS:
+            self.batch_rows[CHUNK] = min(stage.chunk.wanted, self.terms.largest)
+        self.largest_noise = max(self.largest_noise, stage.past.noise.relative)
+        self.noise_bias += _bias(stage, outcome)
+
+    # --- what it comes to --------------------------------------------------------------------
+
+    def _knows_heat(self) -> bool:
+        return self.method.kernel is None or super()._knows_heat()
+
+    def _combine(self) -> tuple[float, float]:
+        log_evidence, std_error = super()._combine()
+        return log_evidence, math.hypot(std_error, self.noise_bias)
+
+    def bridge(self) -> Bridged | None:
+        """The evidence by a bridge between the particles and Gaussians; None if there is none.
+
+        Where rows can be reached the anchor is set at the particles' centre for it.
+        """
+        seen = self.rows.num_seen
+        cloud, cell = one_labelling(self.model, self.cloud)
+        variance = 0.0
+        if self.anchor is None:
+            term = self.terms.exact(*self.rows.gather(np.arange(seen)))
+        else:
+            anchor = self.anchor
+            if self.rows.is_complete:
+                anchor = set_anchor(self.model, self._centre(cloud), self.rows, None)
+            estimate = self._for_bridge(anchor, cloud)
+            term, variance = estimate.term, anchor.variance + sum(estimate.floor)
+        path = Path(self.model, (), term)
+        crossing = bridge_to_gaussians(
+            self.seed, self.first_island, path, cloud, differentiable=True, adjust=cell
+        )
+        if crossing is None:
+            return None
+        return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
+
+    def _for_bridge(self, anchor: Anchor, cloud: Cloud) -> Estimate:
+        """All rows, with as little noise as batches allow."""
+        strict = replace(self.terms, noise=BRIDGE_NOISE * self.method.noise)
+        source = (self.rows.gather, self.rows.num_kept, self.rows.num_seen)
+        return strict.estimated(
+            self._generators(BRIDGE),
+            anchor.position,
+            anchor.sums,
+            source,
+            self._probes(cloud),
+            self.batch_rows[PAST],
+            absolute=True,
+        )
+
+    def _cautions(self) -> dict[Status, bool]:
+        noisy = self.noise_bias > max(NOISE_MATTERS, super()._combine()[1])
+        return {Status.NOISY: noisy} | super()._cautions()
+
+    @double_precision
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far, by the path or by the bridge."""
+        found = super().result(elapsed, extra)
+        decision = decide(self.bridge(), found.log_evidence, found.std_error, found.flags)
+        return replace(
+            found,
+            log_evidence=decision.log_evidence,
+            std_error=decision.std_error,
+            flags=decision.flags,
+            diagnostics=found.diagnostics
+            | decision.diagnostics
+            | {
+                "noise_bias": self.noise_bias,
+                "largest_noise": self.largest_noise,
+                "batch_rows": self.batch_rows[PAST],
+                "anchor_order": self._order(),
+                "anchor_error": math.sqrt(self.anchor.variance) if self.anchor else 0.0,
+            },
+        )
+
+    def _order(self) -> int:
+        """0 while all rows are used; 1 where curvatures would be too many."""
+        if self.anchor is None:
+            return 0
+        return 1 if self.anchor.sums.curvature is None else 2
+
+    # --- saved and resumed bit for bit ----------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        arrays, plain = super().state()
+        tuning = ("step_size", "num_moves")
+        arrays |= {f"mover/{name}": np.asarray(getattr(self.mover, name)) for name in tuning}
+        anchor = self.anchor
+        if anchor is not None:
+            arrays["anchor/position"] = anchor.position
+            sums = anchor.sums._asdict()
+            arrays |= {f"anchor/{k}": np.asarray(v) for k, v in sums.items() if v is not None}
+        return arrays, plain | {
+            "anchor_variance": anchor.variance if anchor else 0.0,
+            "anchor_rows": anchor.num_rows if anchor else 0,
+            "batch_rows": [self.batch_rows[PAST], self.batch_rows[CHUNK]],
+            "noise_bias": self.noise_bias,
+            "largest_noise": self.largest_noise,
+        }
+
+    @double_precision
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        super().restore(arrays, plain)
+        tuning: Any = (arrays["mover/step_size"], arrays["mover/num_moves"])
+        self.mover = self.mover.tuned(*tuning)
+        self.anchor = None
+        if "anchor/position" in arrays:
+            saved: Any = [arrays.get(f"anchor/{name}") for name in Sums._fields]
+            sums = Sums(*saved)
+            variance, seen = float(plain["anchor_variance"]), int(plain["anchor_rows"])
+            self.anchor = Anchor(arrays["anchor/position"], sums, variance, seen)
+        past, chunk = plain["batch_rows"]
+        self.batch_rows = {PAST: int(past), CHUNK: int(chunk)}
+        self.noise_bias = float(plain["noise_bias"])
+        self.largest_noise = float(plain["largest_noise"])
+
+
+def _bias(stage: Stage, outcome: Annealed) -> float:
+    r"""What the noise of mini-batches may add to log Z in one stage, in nats.
+
+    Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance of
+    its log. That changes the mean of a step's weights, of relative spread c, by at most about
+    s^2 c / 2. A noisy chunk adds half of its variance to the log of the mean weight.
+    """
+    assert stage.past is not None
+    spread = sum(float(s.increment * np.sqrt(np.mean(s.variance))) for s in outcome.steps)
+    noise = stage.past.noise.relative + stage.past.floor.relative
+    return 0.5 * noise * spread + 0.5 * sum(stage.chunk.noise)

@@ -1,0 +1,280 @@
+"""What runs that take rows as they come, and keep some of them for mini-batches, have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import PyTree, Status
+from weighbridge.estimators.anneal import Annealed, Cloud, draw_cloud
+from weighbridge.estimators.sequential import cloud_state, posterior, restored_cloud, unexplained
+from weighbridge.model import Model
+from weighbridge.numerics import check_seed, double_precision
+from weighbridge.particles import combine_islands, systematic_indices
+from weighbridge.reservoir import Reservoir
+from weighbridge.result import Evidence, Trace
+from weighbridge.target import Rows
+
+TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
+# What is counted over all annealing steps.
+COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
+# Names of random streams; see also STEP_STREAM.
+BATCH_STREAM, SETTLE_STREAM = 1, 3
+# Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
+# little but their maximum.
+SETTLE_AT = 2.0
+# A heating bias (nats) below this is no reason for a flag: it is in the error bar.
+HEAT_MATTERS = 1.0
+# Effective particles of an island below which its estimate hangs on one of them.
+FEW_PARTICLES = 1.5
+# A spread beyond this is not the slow growth of a long stream: islands sit in different modes.
+# They are kept apart, for their spread is all that shows it.
+DISAGREEMENT = 4.0
+
+
+class Population(Protocol):
+    """What a run asks of its method."""
+
+    @property
+    def name(self) -> str:
+        """What results call the method."""
+        ...
+
+    @property
+    def num_islands(self) -> int:
+        """Independent populations."""
+        ...
+
+    @property
+    def num_particles(self) -> int:
+        """Particles of each."""
+        ...
+
+    @property
+    def reservoir(self) -> int:
+        """Rows kept for mini-batches."""
+        ...
+
+    @property
+    def states_error(self) -> bool:
+        """Whether the spread of islands may be believed as an error."""
+        ...
+
+
+class Brought(NamedTuple):
+    """A chunk that was brought in: where the particles are, and what else to do if that counts."""
+
+    outcome: Annealed
+    accept: Callable[[], None]
+
+
+class StreamedRun:
+    """A run under way: particles, the rows kept for mini-batches, and the path so far."""
+
+    @double_precision
+    def __init__(
+        self, population: Population, model: Model, seed: int, first_island: int = 0
+    ) -> None:
+        model.require_rows()
+        check_seed(seed)
+        self.population, self.model = population, model
+        self.seed, self.first_island = seed, first_island
+        self.rows = Reservoir(population.reservoir, seed)
+        self.num_observations = 0.0
+        self.num_chunks = 0
+        self.temperature = 1.0
+        self.heating_bias = 0.0
+        self.settled_variance = 0.0
+        self.widest_spread = 0.0
+        self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
+        self.path: list[tuple[float, ...]] = []
+        self.islands = np.arange(first_island, first_island + population.num_islands)
+        key = jax.random.key(seed, impl="threefry2x32")
+        self.cloud = draw_cloud(model, key, self.islands, population.num_particles)
+        self.log_evidences = np.zeros(population.num_islands)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows seen, whatever they count."""
+        return self.rows.num_seen
+
+    @double_precision
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in one chunk; on an error nothing has changed."""
+        count = float(weight.sum())
+        seen = self.num_observations + count
+        if count > 0:
+            outcome, accept = self._bring_in(values, weight, seen)
+            self._check(outcome, Rows(values, weight))
+            self.cloud = outcome.cloud
+            accept()
+            self._record(outcome, seen, count)
+            self._settle()
+        self.rows.append(values, weight)
+        self.num_observations = seen
+        self.num_chunks += 1
+
+    def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
+        """Anneal the particles to the posterior with this chunk, in which so many rows are seen."""
+        raise NotImplementedError
+
+    def _check(self, outcome: Annealed, chunk: Rows) -> None:
+        """Refuse a chunk that no particle can explain, and say why."""
+        undefined = int(np.sum(outcome.steps[0].num_undefined))
+        dead = not np.isfinite(outcome.cloud.log_weight).any()
+        if dead or (undefined and self.num_chunks == 0):
+            raise unexplained(
+                self.model,
+                self.cloud.position,
+                chunk,
+                self.num_rows,
+                undefined=undefined > 0,
+                draw="prior draw" if self.num_chunks == 0 else "particle",
+            )
+
+    def _record(self, outcome: Annealed, seen: float, count: float) -> None:
+        for step in outcome.steps:
+            for name in COUNTED:
+                self.counts[name] += int(getattr(step, name).sum())
+        self.counts["stalled"] += outcome.stalled
+        last = outcome.steps[-1]
+        self.log_evidences = np.asarray(last.log_evidence)
+        self.temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
+        if not math.isnan(self.temperature):
+            # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
+            dimension = self.model.dimension
+            self.heating_bias += 0.5 * dimension * (self.temperature - 1.0) * count / seen
+        log_evidence, std_error = self._combine()
+        self.path.append(
+            (
+                seen,
+                log_evidence,
+                std_error,
+                float(len(outcome.steps)),
+                float(last.carried_ess.mean()),
+                self.temperature,
+            )
+        )
+
+    def _settle(self) -> None:
+        """Resample islands that have drifted apart, and carry the error made so far over.
+
+        Each becomes a copy of one drawn by its evidence; all continue from the mean evidence.
+        From here on they differ only by what comes, so the variance until here is set aside.
+        """
+        log_evidences = self.log_evidences
+        combined = combine_islands(log_evidences)
+        self.widest_spread = max(self.widest_spread, float(np.nan_to_num(combined.spread)))
+        if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
+            return
+        # Rounds of islands with one seed differ by their first island.
+        counter = [0, self.first_island, 0, self.num_chunks]
+        generator = np.random.Generator(
+            np.random.Philox(key=[self.seed, SETTLE_STREAM], counter=counter)
+        )
+        chosen = systematic_indices(generator.random(), log_evidences)
+        self.settled_variance += combined.std_error**2
+        shift = combined.log_evidence - log_evidences[:, None]
+        position, log_weight, origin = map(np.asarray, self.cloud)
+        self.cloud = Cloud(
+            jnp.asarray(position[chosen]),
+            jnp.asarray((log_weight + shift)[chosen]),
+            jnp.asarray(origin[chosen]),
+        )
+        self.log_evidences = np.full(len(chosen), combined.log_evidence)
+
+    def _combine(self) -> tuple[float, float]:
+        combined = combine_islands(self.log_evidences)
+        if not self.population.states_error or not self._knows_heat():
+            return combined.log_evidence, math.nan
+        variance = combined.std_error**2 + self.settled_variance
+        return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias)
+
+    def _knows_heat(self) -> bool:
+        """Whether the moves tell their temperature; without it no error can be stated."""
+        return not math.isnan(self.temperature)
+
+    def _latest(self, column: str) -> float:
+        return self.path[-1][TRACE_COLUMNS.index(column)]
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        return tuple(flag for flag, raised in self._cautions().items() if raised)
+
+    def _cautions(self) -> dict[Status, bool]:
+        combined = combine_islands(self.log_evidences)
+        chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
+        return {
+            Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
+            Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
+            Status.STALLED: self.counts["stalled"] > 0,
+            Status.HEATED: abs(self.heating_bias) > max(HEAT_MATTERS, 2 * chance_error),
+            Status.LOW_ESS: bool(self.path) and self._latest("ess") < FEW_PARTICLES,
+            Status.ISLANDS_DISAGREE: self.widest_spread > DISAGREEMENT,
+            Status.ERROR_UNKNOWN: math.isnan(self._combine()[1]),
+        }
+
+    @double_precision
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        log_evidence, std_error = self._combine()
+        columns = np.array(self.path).T
+        samples, log_weights = posterior(self.model, *self.cloud[:2])
+        return Evidence(
+            log_evidence=log_evidence,
+            std_error=std_error,
+            num_observations=round(self.num_observations),
+            method=self.population.name,
+            trace=Trace(**dict(zip(TRACE_COLUMNS, columns))),
+            samples=samples,
+            log_weights=log_weights,
+            diagnostics={
+                "island_log_evidence": self.log_evidences,
+                "heating_bias": -self.heating_bias,
+                "settled_error": math.sqrt(self.settled_variance),
+                "rows_kept": self.rows.num_kept,
+                **self.counts,
+                **extra,
+            },
+            flags=self.flags(),
+            elapsed=elapsed,
+        )
+
+    # --- a run can be saved between chunks and resumed bit for bit -------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        arrays = {f"rows/{name}": value for name, value in self.rows.state().items()}
+        arrays |= cloud_state(self.cloud)
+        arrays["log_evidences"] = self.log_evidences
+        arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
+        return arrays, {
+            "num_observations": self.num_observations,
+            "num_chunks": self.num_chunks,
+            "temperature": self.temperature,
+            "heating_bias": self.heating_bias,
+            "settled_variance": self.settled_variance,
+            "widest_spread": self.widest_spread,
+            "counts": self.counts,
+        }
+
+    @double_precision
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        prefix = "rows/"
+        self.rows.restore({k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)})
+        self.cloud = restored_cloud(arrays, self.cloud)
+        self.log_evidences = arrays["log_evidences"]
+        self.path = [tuple(map(float, row)) for row in arrays["path"]]
+        self.num_observations = float(plain["num_observations"])
+        self.num_chunks = int(plain["num_chunks"])
+        self.temperature = float(plain["temperature"])
+        self.heating_bias = float(plain["heating_bias"])
+        self.settled_variance = float(plain["settled_variance"])
+        self.widest_spread = float(plain["widest_spread"])
+        self.counts = {name: int(value) for name, value in plain["counts"].items()}
