@@ -58,7 +58,7 @@ def measure(problem: problems.Problem, method: object, num_seeds: int) -> dict[s
     flagged = np.mean([bool(r.flags) for r in results])
     answers = np.array([(r.log_evidence, r.std_error) for r in results])
     rows = {"": summary(answers, problem.log_evidence, flagged, seconds)}
-    if "answer" in results[0].diagnostics:
+    if any("bridge_log_evidence" in r.diagnostics for r in results):
         known = ("path_log_evidence", "path_error")
         paths = np.array([[r.diagnostics[name] for name in known] for r in results])
         rows[", path alone"] = summary(paths, problem.log_evidence, flagged, seconds)

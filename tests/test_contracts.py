@@ -14,6 +14,15 @@ from weighbridge.target import Rows, Subsampled, Target
 
 MATRIX = np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])
 
+
+def shrink(key, position):
+    return 0.8 * position + 0.5 * jax.random.normal(key, position.shape)
+
+
+def log_shrink(to, given):
+    return -2.0 * jnp.sum((to - 0.8 * given) ** 2)
+
+
 # kernel, the same kernel with other numbers
 KERNELS = {
     "metropolis": (wb.Metropolis(0.5), wb.Metropolis(0.7)),
@@ -34,6 +43,35 @@ KERNELS = {
         wb.HMC(0.1, 5, scale=MATRIX),
         wb.HMC(0.2, 7, scale=np.eye(3)),
     ),
+    "windowed-hmc": (
+        wb.WindowedHMC(0.1, 5, window=2, scale=MATRIX),
+        wb.WindowedHMC(0.2, 7, window=8, scale=np.eye(3), jitter=0.1),
+    ),
+    "mala": (wb.MALA(0.2), wb.MALA(0.1)),
+    "metropolis-hastings": (
+        wb.MetropolisHastings(shrink, log_shrink),
+        wb.MetropolisHastings(shrink, log_shrink, unit=0.5),
+    ),
+    "independence": (wb.Independence(np.zeros(3), 0.2), wb.Independence(np.ones(3), 0.3)),
+    "rejection": (
+        wb.Rejection(np.zeros(3), 0.3, log_bound=-228.0),
+        wb.Rejection(np.full(3, 0.1), 0.4, log_bound=-227.0, max_tries=500),
+    ),
+    "adaptive-metropolis": (wb.AdaptiveMetropolis(), wb.AdaptiveMetropolis(0.2, 0.5, 0.1)),
+    "parallel-tempering": (
+        wb.ParallelTempering(wb.HMC(0.1, 5), (1.0, 0.3, 0.1)),
+        wb.ParallelTempering(wb.HMC(0.2, 7), (1.0, 0.3, 0.1), num_adapt=9),
+    ),
+    "simulated-tempering": (
+        wb.SimulatedTempering(wb.HMC(0.1, 5), (1.0, 0.3, 0.1)),
+        wb.SimulatedTempering(wb.HMC(0.2, 7), (1.0, 0.3, 0.1), num_adapt=9, max_moves=50),
+    ),
+    "population": (wb.PopulationMonteCarlo(2), wb.PopulationMonteCarlo(2, None, None, 0.2, 9)),
+    "gibbs": (wb.Gibbs({"u": wb.HMC(0.1, 5)}), wb.Gibbs({"u": wb.HMC(0.2, 7)})),
+    "nuts": (wb.NUTS(0.1), wb.NUTS(0.2)),
+    "nuts-metric": (wb.NUTS(0.1, MATRIX), wb.NUTS(0.2, np.eye(3))),
+    "nuts-classic": (wb.NUTS(0.1, criterion="classic"), wb.NUTS(0.2, criterion="classic")),
+    "xhmc": (wb.XHMC(0.1), wb.XHMC(0.2, threshold=0.2)),
     "sgld": (wb.SGLD(1e-3), wb.SGLD(2e-3, gradient_noise=1.0)),
     "sgld-schedule": (wb.SGLD(wb.RobbinsMonro(0.1)), wb.SGLD(wb.RobbinsMonro(0.2, 3.0))),
     "sghmc": (wb.SGHMC(1e-3, 0.1), wb.SGHMC(2e-3, 0.3, resample_every=2)),
@@ -118,11 +156,14 @@ def test_changing_its_numbers_or_the_batch_does_not_retrace(kernels, target):
 
     with jax.enable_x64(True):
         as_arrays = [jax.tree_util.tree_map(jnp.asarray, kernel) for kernel in kernels]
-        state = as_arrays[0].init(jnp.asarray(start_of(as_arrays[0])), target)
+        state = init(as_arrays[0], target)
         for index, kernel in enumerate([*as_arrays, *as_arrays]):
             batch = target.subsample(jnp.asarray(index))
             batch = jax.tree_util.tree_map(jnp.asarray, batch)
-            state, _ = step(jax.random.key(index), kernel, state, batch)
+            traced = step.trace(jax.random.key(index), kernel, state, batch)
+        # What comes out fits in again: the next step is no new trace either.
+        shapes = jax.tree_util.tree_map(lambda leaf: (leaf.shape, leaf.dtype), traced.out_info[0])
+        assert shapes == jax.tree_util.tree_map(lambda leaf: (leaf.shape, leaf.dtype), state)
     assert sum(traces) == 1
 
 
@@ -160,44 +201,60 @@ def test_uses_a_fresh_batch_only_if_it_says_so(kernels, target):
 
     class Spy:
         def __init__(self, inner):
-            self.inner = inner
+            self.inner, self.model = inner, inner.model
 
         def __call__(self, position):
             return self.inner(position)
 
         def subsample(self, step):
-            seen.append(int(step))
+            seen.append(step)
             return Spy(self.inner.subsample(step))
 
         def gradient_variance(self, position):
             return self.inner.gradient_variance(position)
 
-    kernel, spy = kernels[0], Spy(target)
-    with jax.enable_x64(True):
-        state = kernel.init(jnp.asarray(start_of(kernel)), spy)
-        for index in range(3):
-            state, _ = kernel.step(jax.random.key(index), state, spy)
-    assert seen == ([0, 1, 2] if kernels[0].uses_batches else [])
+    @jax.jit
+    def step(kernel, key, state, target):
+        seen.clear()
+        state, _ = kernel.step(key, state, Spy(target))
+        return state, list(seen)
 
-
-@pytest.mark.parametrize("factor", [0.25, 4.0])
-def test_rescaling_matches_a_rescaled_target(kernels, factor):
-    """On a target stretched by sqrt(factor), the rescaled kernel makes the stretched move."""
     kernel = kernels[0]
+    with jax.enable_x64(True):
+        state = init(kernel, target)
+        if not kernel.uses_batches:
+            step.trace(kernel, jax.random.key(0), state, target)
+            assert seen == []
+            return
+        for index in range(3):
+            state, steps = step(kernel, jax.random.key(index), state, target)
+            assert [int(number) for number in steps] == [index]
+
+
+def no_rows(parameters, row):
+    return 0.0
+
+
+def gaussian(scale):
+    model = wb.Model({"u": dist.Normal(0.0, scale).expand([3]).to_event(1)}, no_rows)
+    return Target(model, ())
+
+
+def test_rescaling_matches_a_rescaled_target(kernels):
+    """On a target stretched by sqrt(factor), the rescaled kernel makes the stretched move."""
+    kernel, factor = kernels[0], 4.0
     if kernel == KERNELS["sghmc-estimated"][0]:
         kernel = dataclasses.replace(kernel, estimate_noise=False)
 
-    def gaussian(scale):
-        model = wb.Model({"u": dist.Normal(0.0, scale).expand([3]).to_event(1)}, lambda p, y: 0.0)
-        return Target(model, ())
+    @jax.jit
+    def move(kernel, start, target):
+        return kernel.step(jax.random.key(0), kernel.init(start, target), target)[0].position
 
     with jax.enable_x64(True):
         start = jnp.array([0.3, -0.2, 0.9]) + start_of(kernel)
-        key = jax.random.key(0)
-        plain, wide = gaussian(1.0), gaussian(np.sqrt(factor))
-        state, _ = kernel.step(key, kernel.init(start, plain), plain)
-        other = kernel.rescale(factor)
-        stretched, _ = other.step(key, other.init(start * np.sqrt(factor), wide), wide)
+        plain = move(jax.tree_util.tree_map(jnp.asarray, kernel), start, gaussian(1.0))
+        other = jax.tree_util.tree_map(jnp.asarray, kernel.rescale(factor))
+        stretched = move(other, start * np.sqrt(factor), gaussian(np.sqrt(factor)))
     np.testing.assert_allclose(
-        np.asarray(stretched.position), np.asarray(state.position) * np.sqrt(factor), rtol=1e-10
+        np.asarray(stretched), np.asarray(plain) * np.sqrt(factor), rtol=1e-10
     )

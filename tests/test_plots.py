@@ -129,7 +129,7 @@ def test_marginals_and_pairs():
     assert [axes.get_xlabel() for axes in figure.axes[3:]] == ["w[0]", "w[1]", "b"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["", "w[1]", "", "b", "", ""]
     assert figure.get_suptitle().splitlines()[0] == "smc"
-    assert "400 weighted draws (ESS 400)" in figure.get_suptitle()
+    assert "400 draws;" in figure.get_suptitle()
     assert "coordinates" not in figure.get_suptitle()
     mean, deviation = draws()["b"].mean(), draws()["b"].std()
     assert figure.axes[5].get_title() == f"{mean:.2f} ± {deviation:.2f}"

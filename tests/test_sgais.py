@@ -415,20 +415,24 @@ def test_softmax_regression_agrees_with_smc():
 MIXTURE = wb.zoo.mixture.model(2, 1)
 
 
-def exact_mixture(values):
-    """Evidence of two components, by all assignments: each has conjugate components."""
-    num = len(values)
-    states = (np.arange(2**num)[:, None] >> np.arange(num)) & 1
-    total = gammaln(2) - gammaln(num + 2)
-    for component in (0, 1):
+def log_assigned(values, states, num_components):
+    """Log density of the rows and each assignment of them, but for the weights' constant."""
+    total = np.zeros(len(states))
+    for component in range(num_components):
         inside = states == component
         count, first, second = inside.sum(axis=1), inside @ values, inside @ values**2
-        # mu ~ N(0, 4 s2), s2 ~ InverseGamma(1, 1), weights ~ Dirichlet(1, 1)
+        # mu ~ N(0, 4 s2), s2 ~ InverseGamma(1, 1), weights ~ Dirichlet(1, ..., 1)
         precision, shape = 0.25 + count, 1 + 0.5 * count
         rate = 1 + 0.5 * (second - first**2 / precision)
         total = total + gammaln(count + 1) + gammaln(shape) - shape * np.log(rate)
         total = total + 0.5 * np.log(0.25 / precision) - 0.5 * count * math.log(2 * math.pi)
-    return float(logsumexp(total))
+    return total + gammaln(num_components) - gammaln(len(values) + num_components)
+
+
+def exact_mixture(values):
+    """Evidence of two components, by all assignments: each has conjugate components."""
+    states = (np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1
+    return float(logsumexp(log_assigned(values, states, 2)))
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["clear", "overlapping"])
@@ -443,6 +447,40 @@ def test_labellings_of_a_mixture_are_counted_once(overlap):
         check_both(result, exact)
     bridged = [r.diagnostics["bridge_log_evidence"] for r in results]
     assert abs(np.mean(bridged) - exact) < 0.3 * math.log(2)
+
+
+def partitions(num):
+    """All ways to put rows into blocks: each row's block, numbered in order of appearance."""
+    found = [[0]]
+    for _ in range(num - 1):
+        found = [[*states, block] for states in found for block in range(max(states) + 2)]
+    return np.array(found)
+
+
+def exact_large_mixture(values, num_components):
+    """Evidence of many components, by all partitions of the rows into at most so many blocks."""
+    states = partitions(len(values))
+    used = states.max(axis=1) + 1
+    states, used = states[used <= num_components], used[used <= num_components]
+    # Blocks are given to different components in K! / (K - used)! ways.
+    ways = gammaln(num_components + 1) - gammaln(num_components - used + 1)
+    return float(logsumexp(log_assigned(values, states, num_components) + ways))
+
+
+def test_two_ways_to_the_exact_evidence_agree():
+    data = wb.zoo.mixture.simulate(8, num_components=2, num_features=1, seed=1)[:, 0]
+    assert exact_large_mixture(data, 2) == pytest.approx(exact_mixture(data), abs=1e-9)
+
+
+def test_seven_components_of_three_clusters():
+    """Most components are empty, so that labellings overlap at any number of rows."""
+    data = np.array([-3.2, -3.0, -2.7, 0.1, 0.3, -0.2, 2.9, 3.3, 3.0])[:, None]
+    exact = exact_large_mixture(data[:, 0], 7)
+    method = wb.SGAIS(num_particles=32)
+    for seed in range(3):
+        result = wb.evidence(wb.zoo.mixture.model(7, 1), data, method, seed=seed)
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error, seed
+        assert result.std_error < 0.5
 
 
 def test_a_mixture_on_anchored_batches():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from weighbridge import zoo
+    from weighbridge import diagnostics, zoo
     from weighbridge.averaging import average
     from weighbridge.base import (
         CheckpointError,
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
         Status,
         WeighbridgeError,
     )
+    from weighbridge.calibration import Calibration, sbc
+    from weighbridge.chains import Warmup
     from weighbridge.comparison import Comparison, compare
+    from weighbridge.criticism import Elpd, ElpdComparison, compare_loo, loo, waic
+    from weighbridge.diagnostics import ess, mcse, rhat
     from weighbridge.estimators import (
         AIS,
         IBIS,
@@ -35,25 +39,44 @@ if TYPE_CHECKING:
         Thermodynamic,
     )
     from weighbridge.estimators.bidirectional import bidirectional
+    from weighbridge.integration import Integral, integrate
     from weighbridge.interop import from_numpyro
     from weighbridge.kernels import (
         HMC,
+        MALA,
+        NUTS,
         PSGLD,
         SGHMC,
         SGLD,
         SGNHT,
+        XHMC,
+        AdaptiveMetropolis,
+        Gibbs,
+        Independence,
         Metropolis,
+        MetropolisHastings,
+        ParallelTempering,
+        PopulationMonteCarlo,
+        Rejection,
         RiemannianSGHMC,
         RobbinsMonro,
+        SimulatedTempering,
         Slice,
         Stretch,
+        WindowedHMC,
     )
     from weighbridge.lags import Lagged, lagged
+    from weighbridge.maximization import Optimum, maximize
     from weighbridge.model import Model
+    from weighbridge.model_check import ModelReport, check_model
     from weighbridge.online import Online
+    from weighbridge.posterior import Posterior
     from weighbridge.prediction import Prediction
+    from weighbridge.predictive import PredictiveCheck, predictive_check
     from weighbridge.result import Evidence
     from weighbridge.run import Update, evidence
+    from weighbridge.sampling import sample
+    from weighbridge.sensitivity import Sensitivity, prior_sensitivity
 
 # Imported on first use: `weighbridge --help` must not wait for JAX.
 _HOMES = {
@@ -67,7 +90,11 @@ _HOMES = {
         "Status",
         "WeighbridgeError",
     ),
+    "calibration": ("Calibration", "sbc"),
+    "chains": ("Warmup",),
     "comparison": ("Comparison", "compare"),
+    "criticism": ("Elpd", "ElpdComparison", "compare_loo", "loo", "waic"),
+    "diagnostics": ("ess", "mcse", "rhat"),
     "estimators": (
         "AIS",
         "AdaptiveHMC",
@@ -83,50 +110,87 @@ _HOMES = {
         "Thermodynamic",
     ),
     "estimators.bidirectional": ("bidirectional",),
+    "integration": ("Integral", "integrate"),
     "interop": ("from_numpyro",),
     "kernels": (
+        "NUTS",
+        "XHMC",
+        "AdaptiveMetropolis",
+        "Gibbs",
         "HMC",
+        "Independence",
+        "MALA",
         "Metropolis",
+        "MetropolisHastings",
+        "ParallelTempering",
+        "PopulationMonteCarlo",
         "PSGLD",
+        "Rejection",
         "RiemannianSGHMC",
         "RobbinsMonro",
         "SGHMC",
         "SGLD",
         "SGNHT",
+        "SimulatedTempering",
         "Slice",
         "Stretch",
+        "WindowedHMC",
     ),
     "lags": ("Lagged", "lagged"),
+    "maximization": ("Optimum", "maximize"),
     "model": ("Model",),
+    "model_check": ("ModelReport", "check_model"),
     "online": ("Online",),
+    "posterior": ("Posterior",),
     "prediction": ("Prediction",),
+    "predictive": ("PredictiveCheck", "predictive_check"),
     "result": ("Evidence",),
     "run": ("Update", "evidence"),
+    "sensitivity": ("Sensitivity", "prior_sensitivity"),
+    "sampling": ("sample",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Calibration",
+    "sbc",
     "AIS",
     "AdaptiveHMC",
+    "AdaptiveMetropolis",
     "AdaptiveWalk",
     "Bounds",
     "CheckpointError",
     "Comparison",
     "DataError",
+    "Elpd",
+    "ElpdComparison",
     "Evidence",
+    "Gibbs",
     "HMC",
     "IBIS",
+    "Independence",
+    "Integral",
     "Lagged",
+    "MALA",
     "MethodError",
     "Metropolis",
+    "MetropolisHastings",
     "MissingDependencyError",
     "Model",
     "ModelError",
+    "ModelReport",
+    "NUTS",
     "Online",
+    "Optimum",
     "PSGLD",
+    "Posterior",
+    "ParallelTempering",
+    "PopulationMonteCarlo",
     "Prediction",
+    "PredictiveCheck",
     "PriorSampling",
     "PublishedSGAIS",
+    "Rejection",
     "Repeat",
     "RiemannianSGHMC",
     "RobbinsMonro",
@@ -135,26 +199,44 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "SMC",
+    "Sensitivity",
     "SequentialSGMCMC",
+    "SimulatedTempering",
     "Slice",
     "Status",
     "Stretch",
     "Thermodynamic",
     "Update",
+    "Warmup",
     "WeighbridgeError",
+    "WindowedHMC",
+    "XHMC",
     "average",
     "bidirectional",
+    "check_model",
     "compare",
+    "compare_loo",
+    "diagnostics",
+    "ess",
     "evidence",
     "from_numpyro",
+    "integrate",
     "lagged",
+    "maximize",
+    "loo",
+    "mcse",
+    "predictive_check",
+    "prior_sensitivity",
+    "rhat",
+    "sample",
+    "waic",
     "zoo",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "zoo":
-        return importlib.import_module("weighbridge.zoo")
+    if name in ("diagnostics", "zoo"):
+        return importlib.import_module(f"weighbridge.{name}")
     if name in _HOME_OF:
         return getattr(importlib.import_module(f"weighbridge.{_HOME_OF[name]}"), name)
     raise AttributeError(f"module 'weighbridge' has no attribute {name!r}")

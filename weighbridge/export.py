@@ -114,10 +114,28 @@ def highest_density_interval(
 
 def to_arviz(samples: Mapping[str, np.ndarray]) -> Any:
     """Equally weighted draws as an ArviZ data tree with one chain."""
+    return chains_to_arviz({name: draws[None] for name, draws in samples.items()})
+
+
+# What ArviZ calls the statistics of a sampler.
+ARVIZ_NAMES = {
+    "divergent": "diverging",
+    "acceptance": "acceptance_rate",
+    "num_leapfrog": "n_steps",
+}
+
+
+def chains_to_arviz(
+    samples: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray] | None = None
+) -> Any:
+    """Draws, chains x draws x shape, and their statistics as an ArviZ data tree."""
     try:
         from arviz_base import from_dict
     except ImportError as error:
         raise MissingDependencyError(
             'to_arviz() needs arviz-base: pip install "weighbridge[arviz]".'
         ) from error
-    return from_dict({"posterior": {name: draws[None] for name, draws in samples.items()}})
+    groups = {"posterior": dict(samples)}
+    if stats:
+        groups["sample_stats"] = {ARVIZ_NAMES.get(n, n): values for n, values in stats.items()}
+    return from_dict(groups)

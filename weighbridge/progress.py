@@ -254,3 +254,103 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
             return Silent()
         return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
     return progress
+
+
+class ChainReporter(Protocol):
+    """Told about every block of steps of a chain."""
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """A chain has done so many of its steps of warm-up, or of its draws."""
+        ...
+
+    def close(self) -> None:
+        """The chains have ended, well or not."""
+        ...
+
+
+class SilentChains:
+    """Reports nothing."""
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Say nothing."""
+
+    def close(self) -> None:
+        """Say nothing."""
+
+
+class ChainLines:
+    """A plain line a second, for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._next_line = time.perf_counter() + PATIENCE
+        self._lock = threading.Lock()
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Print one line, unless there was one just now."""
+        with self._lock:
+            now = time.perf_counter()
+            if not done or now < self._next_line:
+                return
+            self._next_line = now + BETWEEN_LINES
+        print(_chain_line(chain, done, total, warming, divergent), file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing to tidy up."""
+
+
+class ChainBars:
+    """A bar for each chain, once they have run for a while."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
+        self._bars: Progress | None = None
+        self._tasks: dict[int, TaskID] = {}
+        self._appear = time.perf_counter() + PATIENCE
+        self._lock = threading.RLock()
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Move the bar of this chain."""
+        with self._lock:
+            if time.perf_counter() < self._appear:
+                return
+            if self._bars is None:
+                self._bars = self._show()
+            text = _chain_line(chain, done, total, warming, divergent)
+            if chain not in self._tasks:
+                self._tasks[chain] = self._bars.add_task(text, total=total)
+            self._bars.update(self._tasks[chain], description=text, completed=done, total=total)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        with self._lock:
+            if self._bars is not None:
+                self._bars.stop()
+            self._bars, self._tasks = None, {}
+
+    def _show(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12),
+            TimeRemainingColumn(compact=True),
+            console=self._console or Console(stderr=True),
+            transient=True,
+        )
+        bars.start()
+        return bars
+
+
+def _chain_line(chain: int, done: int, total: int, warming: bool, divergent: int) -> str:
+    phase = "warm-up" if warming else "draws"
+    said = f", {divergent} divergent" if divergent else ""
+    return f"chain {chain + 1}: {done:,}/{total:,} {phase}{said}"
+
+
+def choose_chain_reporter(progress: bool | None) -> ChainReporter:
+    """The reporter of chains for a ``progress`` argument: None shows bars on a terminal only."""
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return SilentChains()
+    return ChainBars() if sys.stderr.isatty() else ChainLines(sys.stderr)

@@ -41,7 +41,8 @@ class Reference(NamedTuple):
         Stephens (2000), J. R. Stat. Soc. B 62:795-809.
         """
         apart = (components[:, None, :, :] - self.middle[:, None, :]) / self.spread[:, None, :]
-        costs = np.minimum(np.sum(apart**2, axis=-1), 1e12)
+        # Particles of a wide prior may lie as far away as numbers go.
+        costs = np.sum(np.clip(apart, -1e6, 1e6) ** 2, axis=-1)
         return np.array([linear_sum_assignment(cost)[1] for cost in costs])
 
 

@@ -65,7 +65,8 @@ class Update:
         return self.flags[0] if self.flags else Status.OK
 
 
-def _require_model(model: Any) -> None:
+def require_model(model: Any) -> None:
+    """Refuse what is no model."""
     if not isinstance(model, Model):
         raise MethodError(
             f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function use "
@@ -83,7 +84,7 @@ class Admission:
     """The gate that every block of rows passes, for one model."""
 
     def __init__(self, model: Model, on_bad_row: RowPolicy) -> None:
-        _require_model(model)
+        require_model(model)
         self.model = model
         self.checker = RowChecker(on_bad_row, self._check_rows)
         self.weight_counts_rows: bool | None = None
@@ -219,7 +220,7 @@ def evidence(
     chosen = resolve(method)
     limits = Limits(tolerance, time_limit)
     limits.check(chosen)
-    _require_model(model)
+    require_model(model)
     began = time.perf_counter()
     results = weigh_together(
         {"": Competitor(model, as_it_is)},
@@ -236,7 +237,7 @@ def evidence(
 def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Source:
     """Data that every one of the models can be weighed on; none for models that have their own."""
     for model in models.values():
-        _require_model(model)
+        require_model(model)
         if isinstance(method, SequentialMethod):
             model.require_rows()
         if data is None and model.log_likelihood is not None:
@@ -258,16 +259,20 @@ class Held(Admission):
         if values is not None and num_rows(values):
             self.blocks.append(values)
 
+    def contents(self) -> tuple[PyTree, np.ndarray | None]:
+        """All rows and their weights; no weights for a likelihood that does not factorise."""
+        values: PyTree = join(self.blocks) if self.blocks else None
+        if self.model.log_likelihood is None:
+            return values, None
+        if values is None:
+            raise DataError(nothing_to_weigh(self.checker.rows_skipped))
+        return split_weight(values, bool(self.weight_counts_rows))
+
     def estimate(
         self, method: Tempering, seed: int, first_island: int = 0, report: Report | None = None
     ) -> Evidence:
         """The evidence of what is held, by islands from the first one on."""
-        values: PyTree = join(self.blocks) if self.blocks else None
-        weight = None
-        if self.model.log_likelihood is not None:
-            if values is None:
-                raise DataError(nothing_to_weigh(self.checker.rows_skipped))
-            values, weight = split_weight(values, bool(self.weight_counts_rows))
+        values, weight = self.contents()
         result = method.estimate(
             self.model, values, weight, seed=seed, first_island=first_island, report=report
         )

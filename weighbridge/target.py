@@ -373,6 +373,10 @@ class Target:
         """The same target on the mini-batch of this step."""
         return replace(self, terms=tuple(term.subsample(step) for term in self.terms))
 
+    def tempered(self, power: Array | float) -> Target:
+        """The same prior, with the likelihood raised to a power: 0 is the prior, 1 the target."""
+        return replace(self, terms=tuple(Tempered(term, power) for term in self.terms))
+
     def gradient_variance(self, position: Array) -> Array:
         """Variance of the gradient over mini-batches, per coordinate."""
         total = jnp.zeros_like(position)

@@ -191,6 +191,8 @@ class _Sides:
             return math.nan
         above, below = self.sums(log_evidence)
         weight = self.share.sum(axis=1)
+        if min(np.min(above.sum() - above), np.min(below.sum() - below)) <= 0:
+            return math.nan  # one group is all there is
         without = np.log((above.sum() - above) / (num_groups - 1))
         without -= np.log((below.sum() - below) / np.maximum(1 - weight, 1e-12))
         # The first step of the iteration is the whole way but for a factor of its contraction.

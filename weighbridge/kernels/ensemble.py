@@ -124,6 +124,7 @@ class Stretch:
     step_size: float | Array = 1.0
 
     uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = False
     ensemble: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> Point:

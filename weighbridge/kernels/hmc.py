@@ -12,7 +12,7 @@ from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept
-from weighbridge.kernels.scale import pull, push
+from weighbridge.kernels.leapfrog import leapfrog
 
 
 class HMCState(NamedTuple):
@@ -38,7 +38,7 @@ DIVERGENCE = 1000.0
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["step_size", "num_leapfrog", "scale"],
+    data_fields=["step_size", "num_leapfrog", "scale", "jitter"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -58,13 +58,18 @@ class HMC:
         num_leapfrog: how many of them make a trajectory.
         scale: the square root S of the inverse mass: one number, one for each coordinate, or a
             (Cholesky) matrix; a square root of the target's covariance is the best choice.
+        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to
+            1 + jitter, so that no trajectory's length stays a period of the target.
     """
 
     step_size: float | Array = 0.1
     num_leapfrog: int | Array = 10
     scale: float | Array = 1.0
+    jitter: float | Array = 0.0
 
     uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = True
+    target_acceptance: ClassVar[float] = 0.8
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""
@@ -73,7 +78,7 @@ class HMC:
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, HMCInfo]:
         """One trajectory and its accept test."""
-        uniform = jax.random.uniform(key, (state.position.shape[0] + 1,))
+        uniform = jax.random.uniform(key, (state.position.shape[0] + 2,))
         return self.step_with(uniform, state, target)
 
     def step_with(
@@ -82,24 +87,25 @@ class HMC:
         """The step that follows from uniform numbers, one for each coordinate and one more.
 
         Who moves many particles draws for all of them at once, which compiles much faster than
-        a key for each.
+        a key for each. A further number draws the jitter; without it there is none.
         """
+        dimension = state.position.shape[0]
         # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        momentum = ndtri(uniform[:-1] + 2.0**-54)
-        half = 0.5 * self.step_size
+        momentum = ndtri(uniform[:dimension] + 2.0**-54)
+        step_size = self.step_size
+        if uniform.shape[0] > dimension + 1:
+            step_size = step_size * (1 + self.jitter * (2 * uniform[dimension + 1] - 1))
 
-        def leapfrog(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
-            current, momentum = carry
-            momentum = momentum + half * pull(self.scale, current.gradient)
-            position = current.position + self.step_size * push(self.scale, momentum)
-            following = self.init(position, target)
-            return following, momentum + half * pull(self.scale, following.gradient)
+        def move(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
+            return leapfrog(lambda at: self.init(at, target), *carry, step_size, self.scale)
 
-        proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, leapfrog, (state, momentum))
+        proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, move, (state, momentum))
         before = 0.5 * jnp.sum(momentum**2) - state.log_density
         error = 0.5 * jnp.sum(final**2) - proposed.log_density - before
         error = jnp.where(jnp.isnan(error), jnp.inf, error)
-        state, probability, accepted = metropolis_accept(uniform[-1], -error, proposed, state)
+        state, probability, accepted = metropolis_accept(
+            uniform[dimension], -error, proposed, state
+        )
         return state, HMCInfo(probability, accepted, error, error > DIVERGENCE)
 
     def rescale(self, variance: Array | float) -> HMC:

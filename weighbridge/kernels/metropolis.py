@@ -75,6 +75,8 @@ class Metropolis:
     scale: float | Array = 1.0
 
     uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = False
+    target_acceptance: ClassVar[float] = 0.3
     ensemble: ClassVar[bool] = False
 
     def init(self, position: Array, target: LogDensity) -> Point:

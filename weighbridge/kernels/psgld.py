@@ -91,6 +91,7 @@ class PSGLD:
     correct_drift: bool = False
 
     uses_batches: ClassVar[bool] = True
+    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> PSGLDState:
         """Start at a position, with the squares as given."""

@@ -76,6 +76,7 @@ class RiemannianSGHMC:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
+    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""

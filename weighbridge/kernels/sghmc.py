@@ -71,6 +71,7 @@ class SGHMC:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
+    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""

@@ -53,6 +53,7 @@ class SGLD:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
+    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGLDState:
         """Start at a position."""

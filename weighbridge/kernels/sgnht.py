@@ -82,6 +82,7 @@ class SGNHT:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
+    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGNHTState:
         """Start at a position; the first step draws the velocity."""

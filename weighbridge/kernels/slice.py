@@ -147,6 +147,7 @@ class Slice:
     along: str = "directions"
 
     uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = False
     ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

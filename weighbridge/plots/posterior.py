@@ -25,6 +25,8 @@ NUM_CELLS = 96
 CONTOURS = (0.9, 0.5)
 # Bandwidths to choose from, as fractions of the one that is right for a single hump.
 BANDWIDTHS = (1.0, 0.6, 0.35, 0.2)
+# How draws are marked that are worth a look.
+MARKED = {"color": COLOURS[1], "markersize": 4, "markeredgewidth": 0.8}
 
 
 def plot_posterior(
@@ -33,6 +35,7 @@ def plot_posterior(
     names: Sequence[str] | None = None,
     *,
     title: str = "",
+    marked: np.ndarray | None = None,
 ) -> Figure:
     """Marginals and pairs of up to eight scalar coordinates of a weighted posterior.
 
@@ -41,6 +44,7 @@ def plot_posterior(
         weights: of the draws, adding up to 1.
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
         title: what to write above.
+        marked: which draws to mark, such as divergent ones.
     """
     chosen, count = choose_coordinates(samples, names)
     ess = 1 / float(np.sum(weights**2))
@@ -60,12 +64,16 @@ def plot_posterior(
             else:
                 axes.set_ylim(limits[below])
                 _draw_pair(axes, chosen[across], chosen[below], weights, ess, points)
+                if marked is not None and np.any(marked):
+                    axes.plot(chosen[across][marked], chosen[below][marked], "x", **MARKED)  # type: ignore[arg-type]
             _label(axes, row, column, labels, limits)
     figure.align_labels()
-    notes = [
-        *([title] if title else []),
-        f"{len(weights):,} weighted draws (ESS {ess:,.0f}); shaded: 50 % and 90 % of the mass",
-    ]
+    drawn = f"{len(weights):,} draws"
+    if np.ptp(weights) > 0:
+        drawn = f"{len(weights):,} weighted draws (ESS {ess:,.0f})"
+    notes = [*([title] if title else []), f"{drawn}; shaded: 50 % and 90 % of the mass"]
+    if marked is not None and np.any(marked):
+        notes[-1] += f"; crosses: {np.sum(marked):,} divergent"
     if count > size:
         notes.append(f"{size} of {count} coordinates; choose others with names=[...]")
     figure.suptitle("\n".join(notes), x=0.01, ha="left", fontsize="small")

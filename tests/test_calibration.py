@@ -1,0 +1,89 @@
+"""Simulation-based calibration: right samplers give flat ranks, wrong models do not."""
+
+import numpy as np
+import pytest
+
+import weighbridge as wb
+
+MODEL = wb.zoo.gaussian.model()
+NUM_ROWS = 10
+
+
+def simulate(parameters, generator):
+    return generator.normal(parameters["mu"], 1.0, NUM_ROWS)
+
+
+# Each is right with probability 0.99 at a fixed seed: which seeds come out is known.
+KERNELS = {
+    "nuts": (wb.NUTS(), 2),
+    "xhmc": (wb.XHMC(), 2),
+    "hmc": (wb.HMC(0.2, 3, jitter=0.3), 3),
+    "slice": (wb.Slice(0.5), 3),
+    "stretch": (wb.Stretch(), 5),
+    "metropolis": (wb.Metropolis(0.5), 12),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_ranks_of_right_samplers_are_uniform(name):
+    kernel, thin = KERNELS[name]
+    found = wb.sbc(MODEL, simulate, kernel, num_simulations=160, num_samples=19,
+                   num_warmup=60, thin=thin, seed=10)  # fmt: skip
+    assert found.is_uniform, str(found)
+
+
+def test_a_wrong_model_is_found_out():
+    wrong = wb.zoo.gaussian.model(noise=0.3)  # too narrow a posterior: ranks pile up at the ends
+    found = wb.sbc(wrong, simulate, num_simulations=100, num_samples=19, num_warmup=60, seed=1)
+    assert not found.is_uniform
+    assert "NOT uniform" in str(found)
+
+
+def test_a_biased_simulator_is_found_out():
+    found = wb.sbc(
+        MODEL,
+        lambda p, rng: simulate(p, rng) + 0.5,
+        num_simulations=100,
+        num_samples=19,
+        num_warmup=60,
+    )
+    assert not found.is_uniform
+
+
+def test_draws_that_depend_on_each_other_are_told():
+    options = {"num_simulations": 40, "num_samples": 19, "num_warmup": 60}
+    found = wb.sbc(MODEL, simulate, wb.Metropolis(0.5), thin=1, **options)
+    assert found.correlation > 0.4
+    assert "raise thin" in str(found)
+    assert abs(wb.sbc(MODEL, simulate, thin=4, **options).correlation) < 0.15
+
+
+def test_uniform_ranks_have_uniform_p_values():
+    rng = np.random.default_rng(0)
+    found = [wb.Calibration({"a": rng.integers(0, 100, 200)}, 99).p_values["a"] for _ in range(400)]
+    assert abs(np.mean(np.array(found) < 0.1) - 0.1) < 4.5 * np.sqrt(0.1 * 0.9 / 400)
+
+
+def test_bins_divide_the_ranks():
+    for num_draws, num_simulations in ((99, 200), (63, 1000), (49, 40), (10, 100)):
+        found = wb.Calibration({"a": np.zeros(num_simulations, int)}, num_draws)
+        assert (num_draws + 1) % found.num_bins == 0
+        assert found.num_bins >= 2 or num_draws == 10  # eleven ranks have no divisor but 11
+        assert min(found.p_values.values()) < 1e-6 or found.num_bins == 1
+
+
+def test_ranks_can_be_seen():
+    ranks = {f"w[{k}]": np.random.default_rng(k).integers(0, 20, 100) for k in range(5)}
+    found = wb.Calibration(ranks, 19)
+    assert len(found.plot().axes) == 5
+    assert "mean rank" in str(found)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"num_simulations": 3}, "at least"),
+    ({"num_simulations": 50.0}, "whole number"),
+    ({"simulate": 7}, "simulate"),
+])  # fmt: skip
+def test_bad_input_is_refused(options, words):
+    with pytest.raises(wb.MethodError, match=words):
+        wb.sbc(MODEL, **{"simulate": simulate, **options})

@@ -1,0 +1,45 @@
+"""Stan's plan of a warm-up: step size, metric in windows that double, step size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Iterations before the metric is learned, of the first window, and after the last.
+BEFORE, FIRST, AFTER = 75, 25, 50
+
+
+class Window(NamedTuple):
+    """Some iterations of the warm-up.
+
+    Attributes:
+        length: iterations.
+        learns_metric: whether the draws go into the metric, which is renewed at the end.
+    """
+
+    length: int
+    learns_metric: bool
+
+
+def plan_windows(num_warmup: int) -> list[Window]:
+    """Split a warm-up into windows: the metric is learned in the middle, from ever more draws.
+
+    Stan Reference Manual, section "Automatic parameter tuning". A warm-up of less than 20 tunes
+    the step size alone; one of less than 150 is split in 15, 75 and 10 %.
+
+    >>> [(window.length, window.learns_metric) for window in plan_windows(1000)]
+    [(75, False), (25, True), (50, True), (100, True), (200, True), (500, True), (50, False)]
+    """
+    if num_warmup < 20:
+        return [Window(num_warmup, False)] if num_warmup else []
+    before, first, after = BEFORE, FIRST, AFTER
+    if before + first + after > num_warmup:
+        before, after = int(0.15 * num_warmup), int(0.1 * num_warmup)
+        first = num_warmup - before - after
+    windows = [Window(before, False)]
+    left, length = num_warmup - before - after, first
+    while left:
+        # A window that would leave too little for a next one of twice its length takes it all.
+        taken = left if left < 3 * length else length
+        windows.append(Window(taken, True))
+        left, length = left - taken, 2 * length
+    return [*windows, Window(after, False)]

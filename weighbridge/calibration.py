@@ -1,0 +1,197 @@
+"""Simulation-based calibration: does a sampler give back the prior, on data from the prior?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weighbridge import plots
+from weighbridge.base import Kernel, MethodError
+from weighbridge.export import Table, scalar_entries
+from weighbridge.model import Model
+from weighbridge.sampling import sample
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Names the streams of random numbers that data are simulated from.
+SIMULATION_STREAM = 14
+# Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
+RANKS_A_BIN = 8
+# Correlation of a draw with the next one that is worth a remark.
+DEPENDENT = 0.2
+
+Simulate = Callable[[dict[str, np.ndarray], np.random.Generator], Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """Ranks of true parameters among posterior draws; uniform if the sampler is right.
+
+    Attributes:
+        ranks: by scalar entry, one for each simulation, from 0 to ``num_draws``.
+        num_draws: draws that each truth was ranked among.
+        correlation: of a draw with the next one, the largest over entries; ranks among draws that
+            depend on each other are not uniform, however right the sampler is.
+    """
+
+    ranks: dict[str, np.ndarray]
+    num_draws: int
+    correlation: float = 0.0
+
+    @property
+    def num_simulations(self) -> int:
+        """Datasets that were simulated."""
+        return len(next(iter(self.ranks.values())))
+
+    @property
+    def num_bins(self) -> int:
+        """Bins of the test: a divisor of the possible ranks, with enough of them in each."""
+        most = max(self.num_simulations // RANKS_A_BIN, 2)
+        possible = self.num_draws + 1
+        return max(k for k in range(1, min(most, 20, possible) + 1) if possible % k == 0)
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Of the chi-square test that the ranks of an entry are uniform."""
+        from scipy.stats import chi2
+
+        expected = self.num_simulations / self.num_bins
+        found = {}
+        for name, ranks in self.ranks.items():
+            counts = np.bincount(ranks * self.num_bins // (self.num_draws + 1),
+                                 minlength=self.num_bins)  # fmt: skip
+            statistic = np.sum((counts - expected) ** 2 / expected)
+            found[name] = float(chi2.sf(statistic, self.num_bins - 1))
+        return found
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether no p-value is below 0.01 after Bonferroni's correction."""
+        return min(self.p_values.values()) * len(self.ranks) > 0.01
+
+    def __str__(self) -> str:
+        """Mean rank (0.5 if unbiased), its spread relative to a uniform one, and the p-value."""
+        rows = {}
+        for name, ranks in self.ranks.items():
+            shares = (ranks + 0.5) / (self.num_draws + 1)
+            rows[name] = (float(shares.mean()), float(shares.std() * np.sqrt(12)),
+                          self.p_values[name])  # fmt: skip
+        verdict = "uniform" if self.is_uniform else "NOT uniform: the sampler or the model is wrong"
+        header = (
+            f"ranks of {self.num_simulations:,} truths among {self.num_draws:,} draws each: "
+            f"{verdict}"
+        )
+        lines = [header, str(Table(("mean rank", "spread", "p"), rows))]
+        if self.correlation > DEPENDENT:
+            lines.append(
+                f"Draws depend on each other (correlation {self.correlation:.2f} with the next "
+                "one), which bends the ranks of a right sampler too: raise thin."
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Calibration: {str(self).splitlines()[0]}>"
+
+    def plot(self) -> Figure:
+        """Histograms of the ranks, with the band that 99 % of uniform ones lie in."""
+        return plots.plot_ranks(self.ranks, self.num_draws, self.num_bins)
+
+
+def sbc(
+    model: Model,
+    simulate: Simulate,
+    kernel: Kernel | None = None,
+    *,
+    num_simulations: int = 200,
+    num_samples: int = 99,
+    num_warmup: int = 200,
+    thin: int = 3,
+    seed: int = 0,
+) -> Calibration:
+    r"""Simulation-based calibration of a model and a sampler.
+
+    Parameters are drawn from the prior, data from them, and the posterior of the data is sampled.
+    The rank of the parameters among the draws is uniform if all three belong together:
+
+    .. math:: \theta^* \sim p(\theta), \quad y \sim p(y | \theta^*), \quad
+              \theta_l \sim p(\theta | y) \;\Rightarrow\;
+              \sum_l 1[\theta_l < \theta^*] \sim U\{0, \dots, L\}
+
+    Talts, Betancourt, Simpson, Vehtari & Gelman (2018), arXiv:1804.06788.
+
+    Args:
+        model: a ``wb.Model``.
+        simulate: ``simulate(parameters, generator)``, data of the same shape each time, from named
+            parameters and a NumPy generator; with no data (None) for a model that has none.
+        kernel: the sampler, by default ``wb.NUTS()``.
+        num_simulations: datasets.
+        num_samples: draws L that a truth is ranked among.
+        num_warmup: steps of the warm-up for each dataset.
+        thin: steps between draws; too few, and draws that depend on each other look like an
+            error of the sampler.
+        seed: the same seed gives the same numbers.
+
+    >>> import weighbridge as wb
+    >>> found = wb.sbc(wb.zoo.gaussian.model(), lambda p, rng: rng.normal(p["mu"], 1.0, 10),
+    ...                num_simulations=40, num_samples=49, num_warmup=100)
+    >>> found.is_uniform, found.ranks["mu"].shape
+    (True, (40,))
+    """
+    if isinstance(num_simulations, bool) or not isinstance(num_simulations, int):
+        raise MethodError(f"num_simulations must be a whole number, not {num_simulations!r}.")
+    if num_simulations < 2 * RANKS_A_BIN:
+        raise MethodError(
+            f"num_simulations must be at least {2 * RANKS_A_BIN} to tell anything, not "
+            f"{num_simulations}."
+        )
+    if not callable(simulate):
+        raise MethodError(
+            f"simulate must be a function of parameters and a generator, not {simulate!r}."
+        )
+    truths = model.sample_prior(num_simulations, seed=seed)
+    ranks: dict[str, list[int]] = {}
+    chains: list[np.ndarray] = []
+    for number in range(num_simulations):
+        truth = {name: values[number] for name, values in truths.items()}
+        counter = [0, number, 0, 0]
+        bits = np.random.Philox(key=[seed, SIMULATION_STREAM], counter=counter)
+        posterior = sample(
+            model,
+            simulate(truth, np.random.Generator(bits)),
+            kernel,
+            num_samples=num_samples,
+            num_warmup=num_warmup,
+            num_chains=1,
+            seed=seed + number,
+            thin=thin,
+            progress=False,
+        )
+        for name, rank in _ranks(posterior.flat(), truth).items():
+            ranks.setdefault(name, []).append(rank)
+        chains.append(posterior.positions)
+    total = len(next(iter(posterior.flat().values())))
+    arrays = {name: np.array(values) for name, values in ranks.items()}
+    return Calibration(arrays, total, _correlation(np.concatenate(chains)))
+
+
+def _ranks(samples: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many draws of each scalar entry are below the truth."""
+    true = scalar_entries({name: np.asarray(value)[None] for name, value in truth.items()})
+    return {
+        name: int(np.sum(draws < true[name][0])) for name, draws in scalar_entries(samples).items()
+    }
+
+
+def _correlation(chains: np.ndarray) -> float:
+    """Of a draw with the next, the largest over coordinates; chains x draws x coordinates."""
+    if chains.shape[1] < 4:
+        return 0.0
+    centred = chains - chains.mean(axis=1, keepdims=True)
+    products = np.sum(centred[:, 1:] * centred[:, :-1], axis=(0, 1))
+    squares = np.sum(centred**2, axis=(0, 1))
+    # Subtracting the mean of so few draws makes the correlation too small by about one over them.
+    return float(np.max(products / np.maximum(squares, 1e-300)) + 1 / chains.shape[1])

@@ -1,0 +1,306 @@
+"""The largest posterior density or likelihood, by simulated annealing and a polish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from weighbridge.base import Array, DataError, MethodError, PyTree
+from weighbridge.climbing import SAME, Problem, anneal, polish
+from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
+from weighbridge.estimators.tempering import likelihood_term
+from weighbridge.model import Model, Parameters, draw_positions, unravel_positions
+from weighbridge.numerics import check_seed, double_precision
+from weighbridge.run import Held, require_model
+from weighbridge.sources import open_source
+from weighbridge.target import Span, Term
+
+OBJECTIVES = ("posterior", "likelihood")
+SPACES = ("constrained", "unconstrained")
+# Prior draws that say how wide each coordinate is, and among which the best are where to start.
+NUM_DRAWS = 256
+# A coordinate so far out, or so loosely held (in standard deviations of the prior), is at an edge.
+EDGE = 30.0
+LOOSE = 10.0
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a density is largest.
+
+    Attributes:
+        parameters: by name.
+        log_density: the objective there, in nats; a posterior density is not normalised.
+        std_errors: of the parameters, from the curvature; None if not asked for, or not to be had.
+        objective: "posterior" or "likelihood".
+        space: in which the posterior density is meant.
+        optima: the objective where each start has ended, the best first.
+        positions: unconstrained vectors of these.
+        notes: what a user should know.
+    """
+
+    parameters: dict[str, np.ndarray]
+    log_density: float
+    std_errors: dict[str, np.ndarray] | None
+    objective: str
+    space: str
+    optima: np.ndarray
+    positions: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = "likelihood" if self.objective == "likelihood" else f"posterior ({self.space})"
+        lines = [f"largest {what}: {self.log_density:.6g}"]
+        for name, value in self.parameters.items():
+            error = "" if self.std_errors is None else f" +- {_text(self.std_errors[name])}"
+            lines.append(f"  {name} = {_text(value)}{error}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _text(value: np.ndarray) -> str:
+    return np.array2string(np.asarray(value), precision=4, threshold=8)
+
+
+@double_precision
+def maximize(
+    model: Model,
+    data: Any = None,
+    objective: str = "posterior",
+    *,
+    space: str = "constrained",
+    num_starts: int = 16,
+    num_steps: int = 2000,
+    std_errors: bool = True,
+    seed: int = 0,
+) -> Optimum:
+    r"""The parameters of largest posterior density, or of largest likelihood.
+
+    .. math:: P(\text{accept}) = \min\Bigl(1, \frac{p(u')}{p(u)} e^{(h(u') - h(u)) / T_t}\Bigr),
+              \qquad T_t = T_0 (T_1 / T_0)^{t / n}
+
+    Simulated annealing from several prior draws, in the unconstrained space: the objective h is
+    cooled from the prior p, with steps that shrink. Then each start is polished by L-BFGS, or by
+    Nelder-Mead where the model has no gradient. A mode depends on the parametrisation: by default
+    it is that of the density of the parameters as the prior has them, without the Jacobian of the
+    unconstrained space. Kirkpatrick, Gelatt & Vecchi (1983), Science 220:671-680; Byrd, Lu, Nocedal
+    & Zhu (1995), SIAM J. Sci. Comp. 16:1190-1208.
+
+    Args:
+        model: a ``wb.Model``.
+        data: in any form that ``wb.evidence`` takes.
+        objective: "posterior" (prior times likelihood), or "likelihood".
+        space: "constrained" for the density of the parameters themselves, "unconstrained" for that
+            of the vectors that samplers move; of no matter to the likelihood.
+        num_starts: annealed side by side; where they end in different optima the result says so.
+        num_steps: of the annealing.
+        std_errors: whether to compute them, from the curvature at the optimum.
+        seed: the same seed gives the same numbers.
+
+    Returns:
+        The parameters, the density there, and where the starts have ended.
+
+    >>> import numpyro.distributions as dist, weighbridge as wb
+    >>> model = wb.Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
+    >>> best = maximize(model, np.array([1.0, 2.0, 3.0]), num_starts=4, num_steps=200)
+    >>> round(float(best.parameters["mu"]), 4), round(float(best.std_errors["mu"]), 4)
+    (1.5, 0.5)
+    """
+    check_seed(seed)
+    require_model(model)
+    for name, value in {"num_starts": num_starts, "num_steps": num_steps}.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    if objective not in OBJECTIVES:
+        raise MethodError(f"objective must be one of {OBJECTIVES}, not {objective!r}.")
+    if space not in SPACES:
+        raise MethodError(f"space must be one of {SPACES}, not {space!r}.")
+    values, weight = _read(model, data)
+    key = jax.random.key(seed, impl="threefry2x32")
+    draws = np.asarray(draw_positions(model, key, max(NUM_DRAWS, int(num_starts))))
+    host = host_likelihood(model, values, jnp.asarray(draws)[None])
+    kind = Kind(objective, space)
+    if host is None:
+        term, _ = likelihood_term(model, values, weight)
+        # A span has no second derivative; its rows beyond the data have no weight.
+        problem = _compiled(model, term.rows if isinstance(term, Span) else term, kind)
+    else:
+        problem = Problem(
+            partial(_host_heights, model, host, kind), partial(_log_prior, model), None, None
+        )
+    scale = np.clip(np.std(draws, axis=0), 1e-3, 10.0)
+    found = anneal(problem, draws, scale, int(num_starts), int(num_steps), seed)
+    ends = [polish(problem, position, scale) for position in found]
+    optima = np.array([height for _, height in ends])
+    order = np.argsort(-optima, kind="stable")
+    positions, optima = np.array([position for position, _ in ends])[order], optima[order]
+    parameters = as_numpy(model, unravel_positions(model, positions[:1]))
+    root = _information_root(problem, positions[0])
+    at_edge = _at_edge(positions[0], root, scale)
+    errors = None
+    if std_errors and root is not None and not at_edge:
+        errors = _std_errors(model, root, positions[0])
+    return Optimum(
+        parameters={name: np.asarray(value[0]) for name, value in parameters.items()},
+        log_density=float(optima[0]),
+        std_errors=errors,
+        objective=objective,
+        space=space,
+        optima=optima,
+        positions=positions,
+        notes=tuple(_notes(optima, at_edge, std_errors and errors is None, problem)),
+    )
+
+
+def _read(model: Model, data: Any) -> tuple[PyTree, np.ndarray | None]:
+    if data is None and model.log_likelihood is not None:
+        raise DataError("wb.maximize needs rows for this model: give it data.")
+    held = Held(model, "raise")
+    if data is not None:
+        for block in open_source(data).blocks():
+            held.add(block)
+    return held.contents()
+
+
+# --- what is maximised ----------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """Which density, and in which space."""
+
+    objective: str
+    space: str
+
+
+def _prior_part(kind: Kind, model: Model, position: Array) -> tuple[Parameters, Array]:
+    """Parameters, and what the prior adds to the objective."""
+    parameters, log_density = model.transform(position)
+    if kind.objective == "likelihood":
+        return parameters, jnp.zeros(())
+    if kind.space == "unconstrained":
+        return parameters, log_density
+    seen: Parameters = {}
+    total = jnp.zeros(())
+    for site, prior in model._priors(seen):
+        unconstrained = position[site.start : site.stop].reshape(site.unconstrained_shape)
+        seen[site.name] = dist.biject_to(prior.support)(unconstrained)
+        total = total + jnp.sum(prior.log_prob(seen[site.name]))
+    return seen, total
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_parts(kind: Kind, model: Model, positions: Array) -> tuple[Parameters, Array]:
+    return jax.vmap(partial(_prior_part, kind, model))(positions)
+
+
+def _objective(kind: Kind, model: Model, term: Term, position: Array) -> Array:
+    parameters, log_density = _prior_part(kind, model, position)
+    return log_density + term(model, position, parameters)
+
+
+_heights = jax.jit(
+    lambda kind, model, term, positions: jax.vmap(partial(_objective, kind, model, term))(
+        positions
+    ),
+    static_argnums=0,
+)
+_slope = jax.jit(jax.value_and_grad(_objective, argnums=3), static_argnums=0)
+_curvature = jax.jit(jax.hessian(_objective, argnums=3), static_argnums=0)
+
+
+_priors = jax.jit(lambda model, positions: jax.vmap(lambda u: model.transform(u)[1])(positions))
+
+
+def _log_prior(model: Model, positions: np.ndarray) -> np.ndarray:
+    return np.asarray(_priors(model, positions), np.float64)
+
+
+def _compiled(model: Model, term: Term, kind: Kind) -> Problem:
+    """The objective by JAX, with its derivatives where it has them."""
+
+    def height(positions: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.asarray(_heights(kind, model, term, positions))
+        return found
+
+    def slope(position: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _slope(kind, model, term, position)
+        return float(value), np.asarray(gradient)
+
+    reference = partial(_log_prior, model)
+    abstract: Any = jax.ShapeDtypeStruct((model.dimension,), np.float64)
+    try:
+        jax.eval_shape(partial(_slope, kind), model, term, abstract)
+    except Exception:
+        return Problem(height, reference, None, None)
+    return Problem(height, reference, slope, lambda u: np.asarray(_curvature(kind, model, term, u)))
+
+
+def _host_heights(
+    model: Model, host: HostLikelihood, kind: Kind, positions: np.ndarray
+) -> np.ndarray:
+    parameters, log_density = _prior_parts(kind, model, jnp.asarray(positions))
+    everywhere = np.ones(len(positions), bool)
+    log_likelihood: np.ndarray = host.at(as_numpy(model, parameters), everywhere)
+    total: np.ndarray = np.asarray(log_density) + log_likelihood
+    return total
+
+
+def _information_root(problem: Problem, position: np.ndarray) -> np.ndarray | None:
+    """Square root of minus the curvature; None where it is not that of a top, or not known."""
+    if problem.curvature is None:
+        return None
+    try:
+        return np.linalg.cholesky(-problem.curvature(position))
+    except (np.linalg.LinAlgError, TypeError, ValueError):
+        return None
+
+
+def _at_edge(position: np.ndarray, root: np.ndarray | None, scale: np.ndarray) -> bool:
+    """Whether the density stays level, or grows, towards the edge of the support."""
+    if root is None:
+        return bool(np.any(np.abs(position) > EDGE))
+    spread = np.sqrt(np.sum(np.linalg.inv(root) ** 2, axis=0))
+    return bool(np.any((np.abs(position) > EDGE) | (spread > LOOSE * scale)))
+
+
+def _std_errors(model: Model, root: np.ndarray, position: np.ndarray) -> dict[str, np.ndarray]:
+    """Of the parameters, from the curvature in the unconstrained space."""
+    parameters, slopes = _slopes(model, position)
+    errors = {}
+    for name in model.names:
+        slope = np.asarray(slopes[name]).reshape(-1, model.dimension)
+        variance = np.sum(np.linalg.solve(root, slope.T) ** 2, axis=0)
+        errors[name] = np.sqrt(variance).reshape(np.shape(parameters[name]))
+    return errors
+
+
+@jax.jit
+def _slopes(model: Model, position: Array) -> tuple[Parameters, Any]:
+    """Parameters, and their derivatives by the unconstrained coordinates."""
+    return model.transform(position)[0], jax.jacfwd(lambda u: model.transform(u)[0])(position)
+
+
+def _notes(optima: np.ndarray, at_edge: bool, no_errors: bool, problem: Problem) -> list[str]:
+    notes = []
+    agreeing = int(np.sum(optima > optima[0] - SAME))
+    if agreeing < len(optima):
+        notes.append(
+            f"{agreeing} of {len(optima)} starts ended here, the others up to "
+            f"{optima[0] - np.min(optima):.3g} nats lower: there are other optima, and more starts "
+            "or steps may find a higher one"
+        )
+    if at_edge:
+        notes.append(
+            "a parameter is at the edge of its support: the density has no top inside, and grows "
+            "or stays level towards the edge"
+        )
+    if problem.slope is None:
+        notes.append("the model has no gradient: polished by Nelder-Mead")
+    if no_errors:
+        notes.append("no standard errors: the curvature is unknown, or not that of a top")
+    return notes

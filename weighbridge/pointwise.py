@@ -1,0 +1,200 @@
+"""The log-likelihood of rows at posterior draws, in whatever form the posterior is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import Array, DataError, MethodError, PyTree
+from weighbridge.data import join, num_rows, pad, split
+from weighbridge.estimators.host_likelihood import host_likelihood
+from weighbridge.model import Model, Parameters, draw_positions, split_weight
+from weighbridge.numerics import double_precision, jit
+from weighbridge.result import Evidence
+from weighbridge.run import Held, nothing_to_weigh
+from weighbridge.sources import open_source
+from weighbridge.target import Total
+
+# Log-likelihoods computed at once, and held at once: memory is flat in rows and draws.
+BLOCK_VALUES = 65_536
+HELD_VALUES = 4 * BLOCK_VALUES
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Posterior draws of a model, whatever they were given as.
+
+    Attributes:
+        samples: draws by parameter name, all chains one after the other.
+        log_weights: their normalised log weights.
+        num_chains: chains of equal length; 0 for weighted draws, which are in no order.
+    """
+
+    samples: dict[str, np.ndarray]
+    log_weights: np.ndarray
+    num_chains: int
+
+    def by_chain(self, values: np.ndarray) -> np.ndarray:
+        """Values of every draw (the first axis) as chains x draws."""
+        return values.reshape(max(self.num_chains, 1), -1, *values.shape[1:])
+
+    def choose(self, count: int, seed: int) -> np.ndarray:
+        """Numbers of draws that are equally weighted: evenly spaced, or by their weights.
+
+        >>> Draws({}, np.log([0.5, 0.25, 0.25]), 0).choose(4, seed=0)
+        array([0, 0, 1, 2])
+        >>> Draws({}, np.log(np.full(4, 0.25)), 1).choose(2, seed=0)
+        array([1, 3])
+        """
+        if self.num_chains:
+            return (np.arange(count) * 2 + 1) * len(self.log_weights) // (2 * count)
+        cumulative = np.cumsum(np.exp(self.log_weights))
+        points = (np.arange(count) + np.random.default_rng(seed).random()) / count
+        chosen = np.searchsorted(cumulative / cumulative[-1], points, side="right")
+        return np.minimum(chosen, len(cumulative) - 1)
+
+
+def draws_of(posterior: Any, model: Model) -> Draws:
+    """The draws of a posterior, checked against the model.
+
+    Args:
+        posterior: an ``Evidence``, an object with draws by name as ``samples``, or such a mapping;
+            but for an Evidence, whose draws are weighted, arrays are chains x draws x shape.
+        model: what the draws are of; what it does not name is left out.
+    """
+    if not isinstance(model, Model):
+        raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
+    samples = getattr(posterior, "samples", posterior)
+    if not isinstance(samples, Mapping) or not samples:
+        raise MethodError(
+            "A posterior is a result with draws in its samples, or a mapping from parameter names "
+            f"to draws, not {type(posterior).__name__}{'' if samples else ' without draws'}."
+        )
+    missing = [name for name in model.names if name not in samples]
+    if missing:
+        raise MethodError(
+            f"The posterior has no draws of {missing}; it has {list(samples)}. Give the posterior "
+            "of this model."
+        )
+    weighted = isinstance(posterior, Evidence)
+    arrays = {name: np.asarray(samples[name], np.float64) for name in model.names}
+    leading = 1 if weighted else 2
+    counts = arrays[model.names[0]].shape[:leading]
+    for site in model.sites:
+        fits = len(counts) == leading and arrays[site.name].shape == (*counts, *site.shape)
+        if not fits or not math.prod(counts):
+            axes = "draws" if weighted else "chains x draws"
+            raise MethodError(
+                f"Draws of {site.name!r} have the shape {arrays[site.name].shape}: they must be "
+                f"{axes} x {site.shape}, at least one and as many as of the other parameters."
+            )
+        if not np.isfinite(arrays[site.name]).all():
+            raise MethodError(f"Draws of {site.name!r} are not all finite.")
+    if isinstance(posterior, Evidence):
+        weights = np.exp(posterior.log_weights - np.max(posterior.log_weights))
+        used = weights > 0  # what has no weight may lie where there is no likelihood either
+        chosen = {name: array[used] for name, array in arrays.items()}
+        return Draws(chosen, np.log(weights[used] / weights[used].sum()), 0)
+    joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    count = math.prod(counts)
+    return Draws(joined, np.full(count, -math.log(count)), counts[0])
+
+
+def rows_of(model: Model, data: Any) -> tuple[PyTree, np.ndarray]:
+    """All observations in memory, checked as by ``wb.evidence``, and how often each row counts."""
+    if data is None:
+        if model.log_likelihood is not None:
+            raise DataError("This model has a log-likelihood of rows: give the data.")
+        return None, np.ones(0)
+    held = Held(model, "raise")
+    for block in open_source(data).blocks():
+        held.add(block)
+    if not held.blocks:
+        raise DataError(nothing_to_weigh(0))
+    return split_weight(join(held.blocks), bool(held.weight_counts_rows))
+
+
+def row_blocks(
+    model: Model, samples: Mapping[str, np.ndarray], values: PyTree
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Log-likelihoods of some rows at all draws (draws x rows), block by block of rows."""
+    num_draws, count = num_rows(samples), num_rows(values)
+    rows_at_once = min(count, max(HELD_VALUES // num_draws, 1))
+    draws_at_once = min(num_draws, max(BLOCK_VALUES // rows_at_once, 1))
+    for first, rows in enumerate(split(values, rows_at_once)):
+        size = num_rows(rows)
+        padded, _ = pad(rows, np.ones(size), rows_at_once)
+        found = []
+        for some in split(dict(samples), draws_at_once):
+            block, _ = pad(some, np.ones(num_rows(some)), draws_at_once)
+            found.append(np.asarray(_row_values(model, block, padded))[: num_rows(some), :size])
+        start = first * rows_at_once
+        yield slice(start, start + size), np.concatenate(found)
+
+
+@jit
+def _row_values(model: Model, samples: Parameters, values: PyTree) -> Array:
+    result: Array = jax.vmap(lambda p: model.row_log_likelihoods(p, values))(samples)
+    return result
+
+
+def total_log_likelihoods(
+    model: Model, samples: Mapping[str, np.ndarray], values: PyTree, weight: np.ndarray
+) -> np.ndarray:
+    """Log-likelihood of all the data at every draw; on the host, if that is where it runs."""
+    count = num_rows(samples)
+    if model.log_likelihood is not None:
+        total = np.zeros(count)
+        for rows, block in row_blocks(model, samples, values):
+            counted = weight[rows] > 0
+            total += block[:, counted] @ weight[rows][counted]
+        return total
+    probes = draw_positions(model, jax.random.key(0), 4)[None]
+    host = host_likelihood(model, values, probes)
+    if host is not None:
+        return host.at({name: samples[name] for name in model.names}, np.ones(count, bool))
+    return np.asarray(_total_values(model, {**samples}, values))
+
+
+@jit
+def _total_values(model: Model, samples: Mapping[str, Any], data: PyTree) -> Array:
+    nowhere = jnp.zeros(model.dimension)  # the term reads the parameters alone
+    result: Array = jax.lax.map(
+        lambda parameters: Total(data)(model, nowhere, parameters), samples, batch_size=64
+    )
+    return result
+
+
+@double_precision
+def pointwise_log_likelihood(model: Model, samples: Any, data: Any) -> np.ndarray:
+    r"""Log-likelihood of every row at every draw, :math:`\log p(y_i | \theta_s)`.
+
+    It is computed in blocks, so that nothing but the answer takes memory. A column ``weight`` that
+    counts repeated rows is not applied.
+
+    Args:
+        model: with a log-likelihood of rows.
+        samples: a posterior, or draws by parameter name, chains x draws x shape.
+        data: in any form that ``wb.evidence`` takes.
+
+    Returns:
+        Chains x draws x rows; draws x rows for an ``Evidence``, without draws of no weight.
+
+    >>> import weighbridge as wb
+    >>> draws = {"mu": np.zeros((2, 3))}
+    >>> pointwise_log_likelihood(wb.zoo.gaussian.model(), draws, [0.0, 1.0])[0, 0].round(4)
+    array([-0.9189, -1.4189])
+    """
+    draws = draws_of(samples, model)
+    model.require_rows()
+    values, _ = rows_of(model, data)
+    answer = np.empty((len(draws.log_weights), num_rows(values)))
+    for rows, block in row_blocks(model, draws.samples, values):
+        answer[:, rows] = block
+    return draws.by_chain(answer) if draws.num_chains else answer

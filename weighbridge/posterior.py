@@ -1,0 +1,190 @@
+"""What sampling gives back: named draws of several chains, and what the kernel said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weighbridge import checkpoint, diagnostics, export, plots
+from weighbridge.base import CheckpointError, MethodError
+from weighbridge.prediction import Function, Prediction, predict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = "weighbridge.posterior.1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Draws of a posterior, chain by chain.
+
+    Attributes:
+        samples: draws by parameter name, chains x draws x shape.
+        positions: the same as unconstrained vectors, chains x draws x coordinates.
+        stats: what the kernel said of each draw, chains x draws: ``acceptance``, ``divergent``,
+            ``energy``, ``step_size``, ``tree_depth``, ``num_leapfrog``, as far as it has them.
+        kernel: the kernel as tuned: its step size and metric are averages over the chains. With
+            ``num_warmup=0`` it samples on without a new warm-up.
+        num_warmup: steps of the warm-up.
+        seconds: of the warm-up and of the draws, compilation included.
+        remarks: what the run has to say, such as that it was interrupted.
+        max_depth: doublings of a trajectory at most, if there is such a limit.
+        state: where the chains stand, for ``extend`` and ``save``.
+    """
+
+    samples: dict[str, np.ndarray]
+    positions: np.ndarray
+    stats: dict[str, np.ndarray]
+    kernel: Any = None
+    num_warmup: int = 0
+    seconds: tuple[float, float] = (0.0, 0.0)
+    remarks: tuple[str, ...] = ()
+    max_depth: int | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    _extend: Callable[[int], Posterior] | None = None
+
+    @property
+    def num_chains(self) -> int:
+        """Chains; every walker of an ensemble counts as one."""
+        return len(self.positions)
+
+    @property
+    def num_samples(self) -> int:
+        """Draws of each chain."""
+        return int(self.positions.shape[1])
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Every reason for caution, in words, with its remedy; empty if there is none."""
+        found = diagnostics.warnings_of(self.samples, self.stats, self.max_depth)
+        return (*self.remarks, *found)
+
+    @property
+    def divergences(self) -> dict[str, np.ndarray]:
+        """Parameters at the draws whose trajectories diverged: where to look for the trouble.
+
+        >>> draws, stats = np.zeros((1, 3)), {"divergent": np.array([[False, True, True]])}
+        >>> Posterior({"a": draws}, draws[..., None], stats).divergences["a"].shape
+        (2,)
+        """
+        nowhere = np.zeros(self.positions.shape[:2], bool)
+        where = np.asarray(self.stats.get("divergent", nowhere), bool)
+        return {name: draws[where] for name, draws in self.samples.items()}
+
+    def summary(self) -> export.Table:
+        """Mean, standard deviation, HDI, Monte Carlo error, ESS and R-hat of every parameter."""
+        return diagnostics.summarise(self.samples)
+
+    def flat(self) -> dict[str, np.ndarray]:
+        """The draws of all chains in one row, draw by draw.
+
+        >>> draws = {"a": np.array([[0.0, 1.0], [2.0, 3.0]])}
+        >>> Posterior(draws, draws["a"][..., None], {}).flat()["a"].tolist()
+        [0.0, 2.0, 1.0, 3.0]
+        """
+        return {
+            name: np.swapaxes(draws, 0, 1).reshape(-1, *draws.shape[2:])
+            for name, draws in self.samples.items()
+        }
+
+    def __str__(self) -> str:
+        plural = "" if self.num_chains == 1 else "s"
+        header = f"{self.num_chains} chain{plural} of {self.num_samples:,} draws"
+        if self.kernel is not None:
+            header += f" by {type(self.kernel).__name__}"
+        warm, drawn = self.seconds
+        header += f" ({self.num_warmup:,} steps of warm-up, {warm + drawn:.1f} s)"
+        return "\n".join([header, str(self.summary()), *(f"  {w}" for w in self.warnings)])
+
+    def __repr__(self) -> str:
+        count = len(self.warnings)
+        said = f"; {count} warning{'' if count == 1 else 's'}" if count else ""
+        return f"<Posterior: {self.num_chains} x {self.num_samples:,} draws{said}>"
+
+    def extend(self, num_samples: int) -> Posterior:
+        """So many more draws of every chain, from where they stand; bit for bit as in one run."""
+        if self._extend is None:
+            raise MethodError(
+                "This posterior was loaded without its model. To go on, give it with its model: "
+                "wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
+            )
+        return self._extend(num_samples)
+
+    def predict(
+        self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0
+    ) -> Prediction:
+        """Draws from the posterior predictive distribution; see ``Evidence.predict``."""
+        if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
+            raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+        flat = self.flat()
+        total = self.num_chains * self.num_samples
+        chosen = np.random.default_rng(seed).permutation(total)
+        chosen = np.sort(np.resize(chosen, num_draws))
+        draws = predict(function, {n: v[chosen] for n, v in flat.items()}, inputs, seed=seed)
+        return Prediction(draws, None if inputs is None else draws.shape[1])
+
+    def plot(self, names: Sequence[str] | None = None) -> Figure:
+        """Marginals, traces and ranks of every chain, of up to eight scalar entries."""
+        return plots.plot_chains(self.samples, self.stats.get("divergent"), names)
+
+    def plot_posterior(self, names: Sequence[str] | None = None) -> Figure:
+        """Marginals and pairs of up to eight scalar entries, with divergences."""
+        total = self.num_chains * self.num_samples
+        divergent = self.stats.get("divergent")
+        marked = None if divergent is None else np.swapaxes(divergent, 0, 1).reshape(-1)
+        return plots.plot_posterior(
+            self.flat(), np.full(total, 1 / total), names, title=repr(self)[1:-1], marked=marked
+        )
+
+    def to_arviz(self) -> Any:
+        """Draws and statistics as an ArviZ data tree (extra ``arviz``)."""
+        return export.chains_to_arviz(self.samples, self.stats)
+
+    def save(self, path: str | Path) -> None:
+        """Write draws, statistics and where the chains stand to one safetensors file."""
+        arrays = {f"samples/{name}": draws for name, draws in self.samples.items()}
+        arrays |= {f"stats/{name}": values for name, values in self.stats.items()}
+        arrays["positions"] = self.positions
+        chains: list[list[np.ndarray]] = self.state.get("chains", [])
+        for number, leaves in enumerate(chains):
+            arrays |= {f"chain/{number}/{k}": leaf for k, leaf in enumerate(leaves)}
+        metadata = {
+            "names": list(self.samples),
+            "stats": list(self.stats),
+            "num_warmup": self.num_warmup,
+            "seconds": list(self.seconds),
+            "remarks": list(self.remarks),
+            "max_depth": self.max_depth,
+            "leaves": [len(leaves) for leaves in chains],
+            "plain": {k: v for k, v in self.state.items() if k != "chains"},
+        }
+        checkpoint.write(path, SCHEMA, arrays, metadata)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Posterior:
+        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there."""
+        arrays, metadata = checkpoint.read(path, SCHEMA)
+        try:
+            chains = [
+                [arrays[f"chain/{number}/{k}"] for k in range(count)]
+                for number, count in enumerate(metadata["leaves"])
+            ]
+            warm, drawn = metadata["seconds"]
+            return cls(
+                samples={name: arrays[f"samples/{name}"] for name in metadata["names"]},
+                positions=arrays["positions"],
+                stats={name: arrays[f"stats/{name}"] for name in metadata["stats"]},
+                num_warmup=int(metadata["num_warmup"]),
+                seconds=(float(warm), float(drawn)),
+                remarks=tuple(map(str, metadata["remarks"])),
+                max_depth=metadata["max_depth"],
+                state={**metadata["plain"], "chains": chains},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path} is not a complete posterior: {error!r}.") from error
