@@ -1,5 +1,13 @@
 """What all tests share: examples write into a folder of their own, programs are not hoarded."""
 
+import os
+
+# Tests compile more than they run: as quick as what the library compiles itself, wherever they
+# call jax.jit. To be set before JAX starts.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+)
+
 import jax
 import pytest
 
