@@ -1,5 +1,7 @@
 """Simulation-based calibration: right samplers give flat ranks, wrong models do not."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,11 +15,20 @@ def simulate(parameters, generator):
     return generator.normal(parameters["mu"], 1.0, NUM_ROWS)
 
 
+def conditional(key, parameters, data):
+    """The posterior itself: prior and noise are standard normal."""
+    precision = 1.0 + NUM_ROWS
+    return jnp.sum(data) / precision + jax.random.normal(key) / jnp.sqrt(precision)
+
+
 # Each is right with probability 0.99 at a fixed seed: which seeds come out is known.
 KERNELS = {
     "nuts": (wb.NUTS(), 2),
     "xhmc": (wb.XHMC(), 2),
     "hmc": (wb.HMC(0.2, 3, jitter=0.3), 3),
+    "windowed-hmc": (wb.WindowedHMC(0.2, 4), 3),
+    "gibbs": (wb.Gibbs({"mu": conditional}), 1),
+    "adaptive-metropolis": (wb.AdaptiveMetropolis(), 15),
     "slice": (wb.Slice(0.5), 3),
     "stretch": (wb.Stretch(), 5),
     "metropolis": (wb.Metropolis(0.5), 12),

@@ -351,3 +351,12 @@ def test_a_damaged_file_is_refused(posterior, tmp_path):
 def test_the_users_precision_is_left_alone(posterior):
     assert not jax.config.jax_enable_x64
     assert posterior.positions.dtype == np.float64
+
+
+def test_a_conditional_that_is_not_a_number_ends_the_run():
+    def broken(key, parameters, data):
+        return jnp.where(parameters["b"] > -1e9, jnp.nan, 0.0)
+
+    kernel = wb.Gibbs({"b": broken, "w": wb.HMC(0.1, 3)})
+    with pytest.raises(wb.ModelError, match="conditional"):
+        wb.sample(LINEAR, DATA, kernel, num_samples=10, num_warmup=10)

@@ -157,7 +157,11 @@ def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | floa
 
 
 def choose_increment(
-    log_likelihood: Array, log_weight: Array, target_ess: Array | float, remaining: Array | float
+    log_likelihood: Array,
+    log_weight: Array,
+    target_ess: Array | float,
+    remaining: Array | float,
+    increment: Array | float = float("nan"),
 ) -> tuple[Array, Array, Array]:
     r"""The step of the power at which the ESS, averaged over islands, meets its target.
 
@@ -169,6 +173,7 @@ def choose_increment(
         log_weight: carried weights (zeros count every particle alike), islands x particles.
         target_ess: as a fraction of the particles.
         remaining: the largest step allowed.
+        increment: take this step, whatever its ESS; NaN chooses it.
 
     Returns:
         The step, the ESS of each island that it gives, and whether the target was lowered.
@@ -179,32 +184,63 @@ def choose_increment(
     (5.0, True, False)
     """
     num_particles = log_likelihood.shape[1]
-
-    def ess_at(log_step: Array) -> Array:
-        step = jnp.exp(log_step)
-        return jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
-
     log_remaining = jnp.log(remaining)
+
+    def evaluate(search: Search) -> Search:
+        # All that is asked of the ESS is asked here: each place where it is compiled takes long.
+        step = jnp.where(fixed, given, jnp.exp(search.log_step))
+        ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
+        mean, turn = jnp.mean(ess), search.turn
+        lowered = jnp.where(turn == 0, mean <= target_ess * num_particles * (1 + 1e-9),
+                            search.lowered)  # fmt: skip
+        reachable = jnp.where(lowered, mean, num_particles)
+        wanted = jnp.where(turn == 0, target_ess * reachable, search.wanted)
+        enough = mean >= wanted
+        whole = (turn == 1) & enough
+        low = jnp.where((turn > 1) & enough, search.log_step, search.low)
+        high = jnp.where((turn > 1) & ~enough, search.log_step, search.high)
+        following = jnp.where(turn == 0, log_remaining, 0.5 * (low + high))
+        following = jnp.where(turn > SEARCH_STEPS, low, following)
+        done = fixed | whole | (turn > SEARCH_STEPS + 1)
+        log_step = jnp.where(done, search.log_step, following)
+        return Search(log_step, low, high, wanted, lowered, ess, whole, turn + 1, done)
+
+    given = jnp.asarray(increment)
+    fixed = ~jnp.isnan(given)
     lowest = log_remaining - SEARCH_DEPTH
-    reachable = jnp.mean(ess_at(lowest))
-    lowered = reachable <= target_ess * num_particles * (1 + 1e-9)
-    wanted = target_ess * jnp.where(lowered, reachable, num_particles)
-
-    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
-        middle = 0.5 * (low + high)
-        enough = jnp.mean(ess_at(middle)) >= wanted
-        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
-
-    whole = jnp.mean(ess_at(log_remaining)) >= wanted
-    low, _ = jax.lax.cond(
-        whole,
-        lambda bounds: bounds,
-        lambda bounds: jax.lax.fori_loop(0, SEARCH_STEPS, halve, bounds),
-        (lowest, log_remaining),
+    no, nothing = jnp.zeros((), bool), jnp.zeros(log_likelihood.shape[0])
+    begin = Search(
+        lowest, lowest, log_remaining, 0.0 * lowest, no, nothing, no, jnp.zeros((), int), no
     )
-    log_step = jnp.where(whole, log_remaining, low)
-    return jnp.where(whole, remaining, jnp.exp(low)), ess_at(log_step), lowered
+    found = jax.lax.while_loop(lambda search: ~search.done, evaluate, begin)
+    step = jnp.where(found.whole, remaining, jnp.exp(found.log_step))
+    return jnp.where(fixed, given, step), found.ess, found.lowered & ~fixed
+
+
+class Search(NamedTuple):
+    """The search for a step: first the smallest is tried, then the whole, then halves between.
+
+    Attributes:
+        log_step: to be tried next, and in the end the one that was found.
+        low: the largest so far with enough ESS, as a logarithm.
+        high: the smallest so far with too little.
+        wanted: the ESS to reach.
+        lowered: whether it is less than was asked for.
+        ess: of each island, at the step that was tried last.
+        whole: whether all of what remains can be taken.
+        turn: steps tried.
+        done: whether the search is over.
+    """
+
+    log_step: Array
+    low: Array
+    high: Array
+    wanted: Array
+    lowered: Array
+    ess: Array
+    whole: Array
+    turn: Array
+    done: Array
 
 
 def _reweight(
@@ -216,15 +252,15 @@ def _reweight(
         alive, settings.conditional * jnp.where(alive, cloud.log_weight, 0.0), -jnp.inf
     )
     remaining = 1.0 - power
-    chosen, _, lowered = choose_increment(log_likelihood, carried, settings.target_ess, remaining)
     fixed = ~jnp.isnan(jnp.asarray(settings.next_power))
-    increment = jnp.where(fixed, settings.next_power - power, chosen)
-    ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, carried, increment)
+    increment, ess, lowered = choose_increment(
+        log_likelihood, carried, settings.target_ess, remaining, settings.next_power - power
+    )
     following = jnp.where(increment >= remaining, 1.0, power + increment)
     following = jnp.where(fixed, settings.next_power, following)
     # A particle at -inf is dropped, also from a step so small that -inf times it is NaN.
     gained = jnp.where(jnp.isfinite(log_likelihood), increment * log_likelihood, -jnp.inf)
-    return cloud.log_weight + gained, increment, following, ess, lowered & ~fixed
+    return cloud.log_weight + gained, increment, following, ess, lowered
 
 
 def _resample(

@@ -1,0 +1,127 @@
+"""Every kernel, as users run it: exact moments in units of the Monte Carlo error."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+
+CORRELATION = 0.95
+DEVIATIONS = np.logspace(-2, 0, 50)
+# The largest of up to a hundred z-scores, and their root mean square: with some fifty runs in
+# this file a false alarm of either is below one in a hundred.
+LARGEST, TYPICAL = 5.0, 1.6
+
+
+def correlated(parameters):
+    """With the prior, a normal of unit variances and correlation 0.95."""
+    precision = np.linalg.inv(np.array([[1.0, CORRELATION], [CORRELATION, 1.0]]))
+    u = parameters["u"]
+    return -0.5 * u @ (precision - np.eye(2)) @ u
+
+
+def ill_conditioned(parameters):
+    """With the prior, independent normals with deviations from 0.01 to 1."""
+    return -0.5 * jnp.sum(parameters["u"] ** 2 * (DEVIATIONS**-2 - 1.0))
+
+
+def standard(dimension, total_log_likelihood):
+    prior = {"u": dist.Normal(0.0, 1.0).expand([dimension]).to_event(1)}
+    return wb.Model(prior, total_log_likelihood=total_log_likelihood)
+
+
+MODELS = {"correlated": standard(2, correlated), "ill-conditioned": standard(50, ill_conditioned)}
+
+
+# A kernel, and how many steps for a draw on two coordinates and on fifty; None where the kernel
+# is not made for fifty coordinates.
+KERNELS = {
+    "nuts": (wb.NUTS(), 1, 1),
+    "nuts-classic": (wb.NUTS(criterion="classic"), 1, 1),
+    "xhmc": (wb.XHMC(max_depth=7), 1, 1),
+    "hmc": (wb.HMC(0.1, 8, jitter=0.2), 2, 1),
+    "windowed-hmc": (wb.WindowedHMC(0.1, 8), 2, 1),
+    "mala": (wb.MALA(0.1), 10, 20),
+    "metropolis": (wb.Metropolis(0.5), 30, 200),
+    "adaptive-metropolis": (wb.AdaptiveMetropolis(), 30, None),
+    "slice": (wb.Slice(1.0), 3, None),
+    "slice-coordinates": (wb.Slice(1.0, 1.0, along="coordinates"), 20, None),
+    "stretch": (wb.Stretch(), 10, None),
+    "gibbs": (wb.Gibbs({"u": wb.HMC(0.2, 5)}), 20, None),
+    "independence": (wb.Independence(np.zeros(2), np.array([[1.2, 0.0], [1.1, 0.5]])), 3, None),
+    "parallel-tempering": (wb.ParallelTempering(wb.HMC(0.2, 5)), 5, None),
+    "simulated-tempering": (wb.SimulatedTempering(wb.HMC(0.2, 5)), 2, None),
+    "population": (wb.PopulationMonteCarlo(2), 1, None),
+}
+
+
+def scores(draws, power, exact):
+    """Deviation of the mean of a power from its exact value, in Monte Carlo errors."""
+    values = draws**power
+    return (values.mean((0, 1)) - exact) / wb.mcse(values)
+
+
+def check(draws):
+    """Draws that are standard normal in every coordinate."""
+    for power, exact in ((1, 0.0), (2, 1.0)):
+        found = scores(draws, power, exact)
+        assert np.max(np.abs(found)) < LARGEST, (power, found)
+        assert np.sqrt(np.mean(found**2)) < TYPICAL + LARGEST / len(found), (power, found)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_two_correlated_coordinates(name):
+    kernel, thin, _ = KERNELS[name]
+    found = wb.sample(
+        MODELS["correlated"], kernel=kernel, num_samples=500, num_warmup=500, thin=thin, seed=4
+    )
+    u = found.samples["u"]
+    second = (u[..., 1] - CORRELATION * u[..., 0]) / np.sqrt(1 - CORRELATION**2)
+    check(np.stack([u[..., 0], second], axis=-1))
+    assert np.min(wb.ess(u)) > 100
+
+
+FIFTY = [name for name, (*_, thin) in KERNELS.items() if thin is not None]
+
+
+@pytest.mark.parametrize("name", FIFTY)
+def test_fifty_coordinates_of_all_sizes(name):
+    kernel, _, thin = KERNELS[name]
+    # Kernels that creep need long to see all of the density, and so to learn its metric.
+    found = wb.sample(
+        MODELS["ill-conditioned"],
+        kernel=kernel,
+        num_samples=400,
+        num_warmup=800 if thin == 1 else 500 * thin,
+        thin=thin,
+        seed=5,
+    )
+    check(found.samples["u"] / DEVIATIONS)
+    assert np.min(wb.ess(found.samples["u"])) > 100
+
+
+@functools.cache
+def logistic():
+    """A logistic regression, and means and deviations of a long run."""
+    model = wb.zoo.logistic.model(2, 2)
+    data = wb.zoo.logistic.simulate(150, num_features=2, num_classes=2, seed=1)
+    long = wb.sample(model, data, num_samples=5000, num_warmup=1000, seed=99)
+    assert long.warnings == ()
+    return model, data, long.positions
+
+
+@pytest.mark.parametrize("name", ["xhmc", "hmc", "windowed-hmc", "mala", "metropolis",
+                                  "adaptive-metropolis", "slice", "stretch"])  # fmt: skip
+def test_logistic_regression_as_a_long_run_has_it(name):
+    model, data, reference = logistic()
+    kernel, thin, _ = KERNELS[name]
+    found = wb.sample(
+        model, data, kernel, num_samples=500, num_warmup=500, thin=2 * thin, seed=6
+    ).positions
+    for power in (1, 2):
+        known, values = reference**power, found**power
+        error = np.hypot(wb.mcse(known), wb.mcse(values))
+        assert np.max(np.abs(values.mean((0, 1)) - known.mean((0, 1))) / error) < LARGEST
