@@ -58,11 +58,12 @@ def measure(sampler: str, name: str, folder: str) -> dict[str, Any]:
     call(sampler, name, folder, cache)
     cached = call(sampler, name, folder, cache)
     draws = np.load(Path(folder) / f"{sampler}-{name}.npy")
-    counts = np.atleast_1d(ess(draws))
+    counts = np.array([np.atleast_1d(ess(run)) for run in draws])
     return cold | {
         "cached": cached["first"],
-        "ess": float(np.mean(counts)),
-        "least": float(np.min(counts)),
+        "ess": float(counts.mean(axis=1).sum()),
+        "least": float(counts.min(axis=1).mean()),
+        "runs": len(draws),
     }
 
 
@@ -70,8 +71,8 @@ def row(name: str, sampler: str, found: dict[str, Any]) -> list[str]:
     return [
         TITLES[name],
         sampler,
-        f"{found['gradients']:,.0f}",
-        f"{found['ess']:,.0f} ({found['least']:,.0f})",
+        f"{found['gradients'] / found['runs']:,.0f}",
+        f"{found['ess'] / found['runs']:,.0f} ({found['least']:,.0f})",
         f"{1000 * found['ess'] / found['gradients']:.1f}",
         f"{1e6 * found['draws'] / found['gradients']:.1f}",
         f"{found['first']:.1f}",
@@ -100,10 +101,10 @@ def main() -> None:
         "\n\nOne core each, double precision, diagonal metric, target acceptance 0.8; 4 chains of "
         "1,000 steps of warm-up and 1,000 draws (the network: 1 chain of 100 and 50), one after "
         "the other where the sampler does not run them in threads. Gradients, ESS (bulk, over "
-        "coordinates) and time of a gradient are of the draws of the second call, after the "
-        "warm-up. First is the first call of a fresh process, warm-up included, with nothing "
-        "compiled beforehand; with its cache filled; second is the same call again; compile is "
-        "the difference."
+        "coordinates) and time of a gradient are of the draws after the warm-up, averaged over "
+        "five further runs with seeds of their own. First is the first call of a fresh process, "
+        "warm-up included, with nothing compiled beforehand; with its cache filled; second is the "
+        "median of the further runs; compile is the difference."
     )
     report.write("nuts", "NUTS beside its peers", body)
 

@@ -21,8 +21,9 @@ from weighbridge.target import Target
 
 # Names the streams of random numbers of chains, and of their first positions.
 CHAIN_STREAM, START_STREAM = 11, 12
-# Steps of a block at most, and the seconds that it should take: an interrupt waits for its end.
-BLOCK_STEPS = 256
+# Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
+# should take: an interrupt waits for its end.
+SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17
 BLOCK_SECONDS = 0.2
 # Positions that are tried before a chain gives up, in the cube [-2, 2]^D as in Stan.
 START_TRIES = 100
@@ -286,7 +287,7 @@ class ChainRun:
             if not go_on():
                 return False
             affordable = int(BLOCK_SECONDS / (self._seconds_a_step * thin))
-            block = min(left, BLOCK_STEPS, max(affordable, 1))
+            block = min(left, self._block_steps(), max(affordable, 1))
             began = time.perf_counter()
             self.chain, positions, infos = advance(
                 self._key_data(),
@@ -296,7 +297,7 @@ class ChainRun:
                 block,
                 thin,
                 phase,
-                size=BLOCK_STEPS,
+                size=self._block_steps(),
             )
             infos = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:block], infos)  # noqa: B023
             self._seconds_a_step = (time.perf_counter() - began) / (block * thin)
@@ -307,6 +308,11 @@ class ChainRun:
                 self.infos.append(infos)
                 self.num_divergent += int(np.sum(getattr(infos, "divergent", 0)))
         return True
+
+    def _block_steps(self) -> int:
+        """Steps of a block at most: of the size of a position alone, so that none is retraced."""
+        numbers = int(np.size(self.chain.state.position))
+        return min(max(BLOCK_NUMBERS // numbers, SMALLEST_BLOCK), LARGEST_BLOCK)
 
     def _check(self, infos: Any) -> None:
         if np.any(getattr(infos, "undefined", False)):
