@@ -15,13 +15,18 @@ from jax.scipy.special import ndtr
 
 @dataclass(frozen=True)
 class Problem:
-    """A log-likelihood of a vector whose prior is standard normal, and how long to sample it."""
+    """A log-likelihood of a vector whose prior is standard normal, and how long to sample it.
+
+    After the first run there are ``num_runs`` more: a single warm-up may end with a lucky step
+    size, or an unlucky one.
+    """
 
     dimension: int
     log_likelihood: Callable[[Any], Any]
     num_chains: int = 4
     num_warmup: int = 1000
     num_samples: int = 1000
+    num_runs: int = 5
 
     def log_density(self, position: Any) -> Any:
         """Of the posterior, up to a constant."""
@@ -80,7 +85,9 @@ def network(digits: Path) -> Problem:
         logits = hidden @ second / jnp.sqrt(35.0) + last
         return jnp.sum(jax.nn.log_softmax(logits)[jnp.arange(len(labels)), labels])
 
-    return Problem(int(ends[-1]), log_likelihood, num_chains=1, num_warmup=100, num_samples=50)
+    return Problem(
+        int(ends[-1]), log_likelihood, num_chains=1, num_warmup=50, num_samples=25, num_runs=1
+    )
 
 
 def problem(name: str, digits: Path) -> Problem:

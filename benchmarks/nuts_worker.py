@@ -18,8 +18,6 @@ import numpy as np  # noqa: E402
 from benchmarks.nuts_problems import Problem, problem  # noqa: E402
 
 Run = tuple[np.ndarray, float, float]
-# Runs after the first: a single warm-up may end with a lucky step size, or an unlucky one.
-NUM_SEEDS = 5
 
 
 def ours(case: Problem, seed: int) -> Run:
@@ -116,7 +114,7 @@ def main() -> None:
     run(case, 0)
     first = time.perf_counter() - began
     seconds, runs = [], []
-    for seed in range(1, NUM_SEEDS + 1):
+    for seed in range(1, case.num_runs + 1):
         began = time.perf_counter()
         runs.append(run(case, seed))
         seconds.append(time.perf_counter() - began)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ class Node(NamedTuple):
 
     Attributes:
         position: the unconstrained vector.
-        displacement: S^-1 (position - where the trajectory began).
+        displacement: S^-1 (position - where the trajectory began); empty if the criterion does
+            not go by places.
         momentum: r = S^T p, standard normal at the start.
         log_density: there.
         gradient: of the log density, by position.
@@ -38,6 +39,9 @@ class Node(NamedTuple):
 
 class Criterion(Protocol):
     """What decides that a trajectory has gone far enough; a pytree."""
+
+    by_places: ClassVar[bool]
+    """Whether it needs displacements."""
 
     def leaf(self, node: Node) -> Any:
         """The record of a single point."""
@@ -68,6 +72,8 @@ class GeneralisedUTurn:
     is one array, which is quicker than three: momenta at both ends, and their sum over all points.
     Betancourt (2013), arXiv:1304.1920; Betancourt (2017), arXiv:1701.02434.
     """
+
+    by_places: ClassVar[bool] = False
 
     def leaf(self, node: Node) -> Array:
         """Both ends are the point."""
@@ -105,6 +111,8 @@ class ClassicUTurn:
     Hoffman & Gelman (2014), J. Mach. Learn. Res. 15:1593-1623.
     """
 
+    by_places: ClassVar[bool] = True
+
     def leaf(self, node: Node) -> Stretch:
         """Both ends are the point."""
         return Stretch(node.momentum, node.momentum, node.displacement, node.displacement)
@@ -139,6 +147,7 @@ class Virial:
     """
 
     threshold: Array | float
+    by_places: ClassVar[bool] = False
 
     def leaf(self, node: Node) -> Average:
         """The virial at the point."""

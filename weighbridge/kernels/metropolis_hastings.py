@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.dialogue import Point, converse
+from weighbridge.kernels.dialogue import Point, Walker, step_alone
 from weighbridge.kernels.metropolis import MetropolisInfo
 from weighbridge.kernels.proposals import Hastings, hastings, key_from
 
@@ -74,10 +74,7 @@ class MetropolisHastings:
 
     def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, MetropolisInfo]:
         """One proposal and its accept test."""
-        uniform = jax.random.uniform(key, (self.num_uniform(state.position.shape),))
-        walk = converse(self.begin(uniform, state), lambda asked: Point(asked, target(asked)))
-        state, info = walk.finish()
-        return state, info
+        return step_alone(cast(Walker, self), key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
         """Two for the key of the proposal, and one for the accept test."""

@@ -42,7 +42,6 @@ class TreeInfo(NamedTuple):
 class Dynamics(NamedTuple):
     """How points follow each other."""
 
-    start: Array
     target: Any
     step_size: Any
     scale: Any
@@ -51,8 +50,10 @@ class Dynamics(NamedTuple):
         """The next point."""
         half = 0.5 * self.step_size
         momentum = node.momentum + half * pull(self.scale, node.gradient)
-        displacement = node.displacement + self.step_size * momentum
-        position = self.start + push(self.scale, displacement)
+        displacement = node.displacement
+        if displacement.size:
+            displacement = displacement + self.step_size * momentum
+        position = node.position + self.step_size * push(self.scale, momentum)
         log_density, gradient = jax.value_and_grad(self.target)(position)
         momentum = momentum + half * pull(self.scale, gradient)
         log_weight = log_density - 0.5 * jnp.sum(momentum**2)
@@ -123,13 +124,13 @@ def grow(
     energy = 0.5 * jnp.sum(momentum**2) - state.log_density
     node = Node(
         state.position,
-        jnp.zeros(dimension),
+        jnp.zeros(dimension if criterion.by_places else 0),
         momentum,
         state.log_density,
         state.gradient,
         -energy,
     )
-    dynamics = Dynamics(state.position, target, step_size, scale)
+    dynamics = Dynamics(target, step_size, scale)
     zero, none = jnp.zeros(()), jnp.zeros((), int)
     tree = Tree(
         first=node,
