@@ -91,6 +91,7 @@ class Tree(NamedTuple):
 
     first: Node
     last: Node
+    stack: Any
     record: Any
     chosen: Chosen
     log_weight: Array
@@ -132,10 +133,15 @@ def grow(
     )
     dynamics = Dynamics(target, step_size, scale)
     zero, none = jnp.zeros(()), jnp.zeros((), int)
+    record = criterion.leaf(node)
     tree = Tree(
         first=node,
         last=node,
-        record=criterion.leaf(node),
+        # Every place is written before it is read: one stack serves all doublings.
+        stack=jax.tree_util.tree_map(
+            lambda leaf: jnp.zeros((max_depth, *leaf.shape), leaf.dtype), record
+        ),
+        record=record,
         chosen=_as_chosen(node),
         log_weight=node.log_weight,
         acceptance=zero,
@@ -146,7 +152,7 @@ def grow(
     )
     tree = jax.lax.while_loop(
         lambda tree: (tree.depth < max_depth) & ~tree.stop,
-        lambda tree: _double(tree, numbers[tree.depth], dynamics, criterion, -energy, max_depth),
+        lambda tree: _double(tree, numbers[tree.depth], dynamics, criterion, -energy),
         tree,
     )
     chosen = tree.chosen
@@ -166,7 +172,6 @@ def _double(
     dynamics: Dynamics,
     criterion: Criterion,
     log_weight_start: Array,
-    max_depth: int,
 ) -> Tree:
     """Add as many points again, before the first or after the last."""
     backwards = numbers[0] < 0.5
@@ -174,7 +179,7 @@ def _double(
     edge = _where(backwards, _turn(tree.first), tree.last)
     before = _where(backwards, criterion.reverse(tree.record), tree.record)
     size = jnp.left_shift(1, tree.depth)
-    half = _build(edge, size, numbers[1], dynamics, criterion, log_weight_start, max_depth)
+    half = _build(edge, tree.stack, size, numbers[1], dynamics, criterion, log_weight_start)
     record, turned = criterion.merge(before, half.record)
     record = _where(backwards, criterion.reverse(record), record)
     # The new half is preferred to the old one: Betancourt (2017), appendix A.3.2.
@@ -183,6 +188,7 @@ def _double(
     return Tree(
         first=_where(backwards, _turn(half.node), tree.first),
         last=_where(backwards, tree.last, half.node),
+        stack=half.stack,
         record=record,
         chosen=_where(taken, half.chosen, tree.chosen),
         log_weight=jnp.logaddexp(tree.log_weight, half.log_weight),
@@ -196,23 +202,19 @@ def _double(
 
 def _build(
     edge: Node,
+    stack: Any,
     size: Array,
     uniform: Array,
     dynamics: Dynamics,
     criterion: Criterion,
     log_weight_start: Array,
-    max_depth: int,
 ) -> Half:
     """So many points after an edge, as long as no subtree of them says stop."""
-    record = criterion.leaf(edge)
-    empty = jax.tree_util.tree_map(
-        lambda leaf: jnp.zeros((max_depth, *leaf.shape), leaf.dtype), record
-    )
     zero = jnp.zeros(())
     start = Half(
         node=edge,
-        stack=empty,
-        record=record,
+        stack=stack,
+        record=criterion.leaf(edge),
         chosen=_as_chosen(edge),
         log_weight=jnp.asarray(-jnp.inf),
         uniform=uniform,
