@@ -23,7 +23,8 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)
+# With NUTS beside its peers, which live in an environment of their own.
+bench: $(STAMP) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks
 
 # Weighbridge beside its peers, hours long: PEERS_ARGUMENTS="--merge" goes on where it stopped.

@@ -2,8 +2,8 @@
 
 import os
 
-# Tests compile more than they run: as quick as what the library compiles itself, wherever they
-# call jax.jit. To be set before JAX starts.
+# Tests compile more than they run: without the fusion emitters, and with the library's own level
+# wherever they call jax.jit. To be set before JAX starts.
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 )

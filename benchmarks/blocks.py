@@ -15,6 +15,7 @@ import numpy as np
 import weighbridge as wb
 from benchmarks import report
 from weighbridge.base import Array
+from weighbridge.numerics import jit
 from weighbridge.target import Rows, Span
 
 NUM_ROWS = 2048
@@ -28,7 +29,7 @@ PROBLEMS = {
 }
 
 
-@partial(jax.jit, static_argnums=3)
+@partial(jit, static_argnums=3)
 def gradients(model: wb.Model, rows: Rows, positions: Array, block: int) -> Array:
     """Of the log-likelihood of all rows, at every particle, block by block."""
 

@@ -37,12 +37,10 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
     return wrapper
 
 
-# The usual settings of XLA on a CPU spend half of their time on what makes our programs no faster
-# (``python -m benchmarks.compilation``).
-QUICK_TO_COMPILE: dict[str, bool | int | str] = {
-    "xla_backend_optimization_level": 1,
-    "xla_cpu_use_fusion_emitters": False,
-}
+# The usual level of XLA on a CPU spends much of its time on what makes our programs no faster
+# (``python -m benchmarks.compilation``, ``python -m benchmarks.blocks``). To switch off its fusion
+# emitters would save as much again, and cost a fifth of the speed of a mixture's gradient.
+QUICK_TO_COMPILE: dict[str, bool | int | str] = {"xla_backend_optimization_level": 1}
 
 jit = functools.partial(jax.jit, compiler_options=QUICK_TO_COMPILE)
 """``jax.jit`` of a program that is called by itself, never within another one."""
