@@ -15,7 +15,8 @@ import numpy as np
 from weighbridge.adaptation import DualAveraging, Spread, plan_windows
 from weighbridge.adaptation.dual_averaging import first_step_size
 from weighbridge.base import Array, Kernel, MethodError, ModelError
-from weighbridge.kernels.hmc import HMC, HMCState
+from weighbridge.kernels.accept import select
+from weighbridge.kernels.hmc import HMCState, evaluate
 from weighbridge.numerics import jit
 from weighbridge.target import Target
 
@@ -100,7 +101,7 @@ begin = jit(lambda kernel, position, target: kernel.init(position, target))
 def _find_step_size(key_data: Array, chain: Chain, target: Target) -> Array:
     state, kernel = chain.state, chain.kernel
     if not isinstance(state, HMCState):
-        state = HMC().init(state.position, target)
+        state = evaluate(state.position, target)
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     uniform = jax.random.uniform(key, (state.position.shape[0] + 1,))
     scale = getattr(kernel, "scale", 1.0)
@@ -154,11 +155,11 @@ def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
     kernel, state, averaging, spread = chain
     if is_tunable(kernel):
         acceptance = jnp.mean(jnp.nan_to_num(info.acceptance))
-        averaging = _where(phase.tunes, averaging.update(acceptance, phase.wanted), averaging)
+        averaging = select(phase.tunes, averaging.update(acceptance, phase.wanted), averaging)
         step_size = jnp.where(phase.tunes, jnp.exp(averaging.log_step), kernel.step_size)
         kernel = replace(kernel, step_size=step_size)
     if has_metric(kernel):
-        spread = _where(phase.learns, spread.update(state.position), spread)
+        spread = select(phase.learns, spread.update(state.position), spread)
     return Chain(kernel, state, averaging, spread)
 
 
@@ -169,8 +170,9 @@ def _either(before: Any, info: Any) -> Any:
     )
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Any:
-    return jax.tree_util.tree_map(lambda a, b: jnp.where(condition, a, b), yes, no)
+def _first(infos: Any, count: int) -> Any:
+    """The infos of so many steps, on the host."""
+    return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:count], infos)
 
 
 class ChainRun:
@@ -299,7 +301,7 @@ class ChainRun:
                 phase,
                 size=self._block_steps(),
             )
-            infos = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:block], infos)  # noqa: B023
+            infos = _first(infos, block)
             self._seconds_a_step = (time.perf_counter() - began) / (block * thin)
             left, self.num_done = left - block, self.num_done + block * thin
             self._check(infos)

@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
 from weighbridge.estimators.anneal import Cloud, Path, stable_moves
-from weighbridge.kernels.hmc import HMC
+from weighbridge.kernels.hmc import HMC, evaluate
 from weighbridge.target import Target
 
 # Moves of a second look: enough to see a drift, and to fall into a mode.
@@ -164,7 +164,7 @@ class AdaptiveHMC(Adaptive):
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """Evaluate the density and its gradient."""
-        begin = lambda target, _, position: HMC().init(position, target)  # noqa: E731
+        begin = lambda target, _, position: evaluate(position, target)  # noqa: E731
         return over_islands(begin, position, path=path, power=power)
 
     def advance(

@@ -138,9 +138,12 @@ class SGAISRun(StreamedRun):
         if new <= EXACT_ROWS:
             chunk = self._whole(values, weight)
         else:
-            gather = lambda chosen: jax.tree_util.tree_map(  # noqa: E731
-                lambda leaf: np.take(leaf, chosen, axis=0), (values, weight)
-            )
+
+            def gather(chosen: np.ndarray) -> Any:
+                return jax.tree_util.tree_map(
+                    lambda leaf: np.take(leaf, chosen, axis=0), (values, weight)
+                )
+
             chunk = self._estimate(CHUNK, anchor.position, sums, (gather, new, new), probes)
         path = Path(self.model, (before.term,), chunk.term)
         return Stage(path, cloud, anchor, sums, before, chunk)

@@ -8,12 +8,11 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
-from weighbridge.kernels.dialogue import Point, converse
-from weighbridge.kernels.metropolis import MetropolisInfo
-from weighbridge.kernels.proposals import Hastings, hastings
+from weighbridge.kernels.accept import standard_normal
+from weighbridge.kernels.dialogue import Point, step_alone
+from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.scale import push
 
 # The best random walk on a normal target of known covariance takes steps of 2.38 / sqrt(d) of it;
@@ -107,9 +106,8 @@ class AdaptiveMetropolis:
     The covariance C is learned anew whenever the chain has grown by half, from the steps of that
     half, first after 2 d steps; until then there is only the fixed proposal. So adaptation
     vanishes, as convergence demands, a poor start is forgotten, and between two such times the
-    chain is an ordinary one (learning at every step makes draws too narrow by a share that falls
-    only as 1 / t). Haario, Saksman & Tamminen (2001), Bernoulli 7:223-242; Roberts & Rosenthal
-    (2009), J. Comp. Graph. Stat. 18:349-367.
+    chain is an ordinary one. Haario, Saksman & Tamminen (2001), Bernoulli 7:223-242; Roberts &
+    Rosenthal (2009), J. Comp. Graph. Stat. 18:349-367.
 
     Args:
         step_size: the length s of steps of the fixed proposal.
@@ -144,10 +142,7 @@ class AdaptiveMetropolis:
         self, key: Array, state: AdaptiveState, target: LogDensity
     ) -> tuple[AdaptiveState, MetropolisInfo]:
         """One proposal, its accept test, and what is learned from it."""
-        uniform = jax.random.uniform(key, (self.num_uniform(state.position.shape),))
-        walk = converse(self.begin(uniform, state), lambda asked: Point(asked, target(asked)))
-        state, info = walk.finish()
-        return state, info
+        return step_alone(self, key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
         """One for each coordinate, one for the accept test, one for which proposal is used."""
@@ -156,14 +151,13 @@ class AdaptiveMetropolis:
     def begin(self, uniform: Array, state: AdaptiveState) -> Learning:
         """Propose a position."""
         dimension = state.position.shape[0]
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        noise = ndtri(uniform[:dimension] + 2.0**-54) / jnp.sqrt(dimension)
+        noise = standard_normal(uniform[:dimension]) / jnp.sqrt(dimension)
         fixed = self.step_size * push(self.scale, noise)
         learned = BEST_STEP * state.root @ noise
         use_fixed = (state.num_steps < 2 * dimension) | (uniform[dimension + 1] < self.share)
         proposed = state.position + jnp.where(use_fixed, fixed, learned)
         point = Point(state.position, state.log_density)
-        move = hastings(point, proposed, jnp.zeros_like(point.log_density), uniform[dimension])
+        move = hastings(point, proposed, uniform[dimension])
         return Learning(move, state, jax.tree_util.tree_map(jnp.asarray, self))
 
     def learn(self, covariance: Array, root: Array) -> Array:

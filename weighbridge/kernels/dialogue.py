@@ -45,8 +45,20 @@ class Walk(Protocol):
         ...
 
 
-class Walker(Kernel, Protocol):
-    """A kernel that needs no gradient: it begins moves, and a dialogue ends them."""
+class Beginner(Protocol):
+    """What begins moves that a dialogue ends."""
+
+    def num_uniform(self, shape: tuple[int, ...]) -> int:
+        """How many uniform numbers a move takes, for a position of this shape."""
+        ...
+
+    def begin(self, uniform: Array, point: Any) -> Any:
+        """The move that follows from uniform numbers."""
+        ...
+
+
+class Walker(Beginner, Kernel, Protocol):
+    """A kernel that needs no gradient, and that a population of particles can tune."""
 
     ensemble: ClassVar[bool]
     """Whether a position is a whole ensemble, walkers x coordinates."""
@@ -54,14 +66,6 @@ class Walker(Kernel, Protocol):
     @property
     def step_size(self) -> Any:
         """What is tuned."""
-        ...
-
-    def num_uniform(self, shape: tuple[int, ...]) -> int:
-        """How many uniform numbers a move takes, for a position of this shape."""
-        ...
-
-    def begin(self, uniform: Array, point: Point) -> Any:
-        """The move that follows from uniform numbers."""
         ...
 
     def in_metric(self, scale: Array) -> Self:
@@ -91,8 +95,8 @@ def converse(walk: Any, density: Callable[[Array], Point], lift: Lift = lambda c
 
 
 def step_alone(
-    kernel: Walker, key: Array, state: Point, density: Callable[[Array], Array]
-) -> tuple[Point, Any]:
+    kernel: Beginner, key: Array, state: Any, density: Callable[[Array], Array]
+) -> tuple[Any, Any]:
     """One move of a kernel by itself: the new state, and its info."""
     uniform = jax.random.uniform(key, (kernel.num_uniform(state.position.shape),))
     walk = converse(kernel.begin(uniform, state), lambda asked: Point(asked, density(asked)))

@@ -8,10 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
-from weighbridge.kernels.accept import metropolis_accept
+from weighbridge.kernels.accept import metropolis_accept, standard_normal
 from weighbridge.kernels.leapfrog import leapfrog
 
 
@@ -23,11 +22,26 @@ class HMCState(NamedTuple):
     gradient: Array
 
 
+def evaluate(position: Array, target: LogDensity) -> HMCState:
+    """The state at a position."""
+    log_density, gradient = jax.value_and_grad(target)(position)
+    return HMCState(position, log_density, gradient)
+
+
 class HMCInfo(NamedTuple):
-    """Acceptance probability, whether it was taken, the energy error, and divergence."""
+    """What one trajectory did.
+
+    Attributes:
+        acceptance: probability of taking its end.
+        accepted: whether it was taken.
+        energy: H of where the chain is now, with the momentum that led there.
+        energy_error: of the trajectory, H_end - H_start.
+        divergent: whether the energy went up without bound.
+    """
 
     acceptance: Array
     accepted: Array
+    energy: Array
     energy_error: Array
     divergent: Array
 
@@ -73,8 +87,7 @@ class HMC:
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""
-        log_density, gradient = jax.value_and_grad(target)(position)
-        return HMCState(position, log_density, gradient)
+        return evaluate(position, target)
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, HMCInfo]:
         """One trajectory and its accept test."""
@@ -90,14 +103,13 @@ class HMC:
         a key for each. A further number draws the jitter; without it there is none.
         """
         dimension = state.position.shape[0]
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        momentum = ndtri(uniform[:dimension] + 2.0**-54)
+        momentum = standard_normal(uniform[:dimension])
         step_size = self.step_size
         if uniform.shape[0] > dimension + 1:
             step_size = step_size * (1 + self.jitter * (2 * uniform[dimension + 1] - 1))
 
         def move(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
-            return leapfrog(lambda at: self.init(at, target), *carry, step_size, self.scale)
+            return leapfrog(lambda at: evaluate(at, target), *carry, step_size, self.scale)
 
         proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, move, (state, momentum))
         before = 0.5 * jnp.sum(momentum**2) - state.log_density
@@ -106,7 +118,8 @@ class HMC:
         state, probability, accepted = metropolis_accept(
             uniform[dimension], -error, proposed, state
         )
-        return state, HMCInfo(probability, accepted, error, error > DIVERGENCE)
+        energy = before + jnp.where(accepted, error, 0.0)
+        return state, HMCInfo(probability, accepted, energy, error, error > DIVERGENCE)
 
     def rescale(self, variance: Array | float) -> HMC:
         """The kernel for a target whose variances are this many times as large."""

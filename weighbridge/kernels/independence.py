@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.dialogue import Point, Walker, step_alone
-from weighbridge.kernels.metropolis import MetropolisInfo
+from weighbridge.kernels.dialogue import Point, step_alone
+from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.proposals import (
-    Hastings,
     check_degrees,
     draw_bell,
-    hastings,
     log_bell,
     num_bell_uniform,
     unpush,
@@ -109,7 +107,7 @@ class Independence:
 
     def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, MetropolisInfo]:
         """One proposal and its accept test."""
-        return step_alone(cast(Walker, self), key, state, target)
+        return step_alone(self, key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
         """For the proposal, and one for the accept test."""
@@ -121,7 +119,7 @@ class Independence:
         here = unpush(self.scale, point.position - self.mean)
         correction = log_bell(here, self.degrees) - log_bell(drawn, self.degrees)
         proposed = self.mean + push(self.scale, drawn)
-        return hastings(point, proposed, correction, uniform[-1])
+        return hastings(point, proposed, uniform[-1], correction)
 
     def rescale(self, variance: Array | float) -> Independence:
         """The kernel for a target whose variances are this many times as large."""

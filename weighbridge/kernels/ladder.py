@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, LogDensity, MethodError
+from weighbridge.base import Array, Kernel, LogDensity, MethodError
 
 # Each half of the one before, and the prior at the end.
 DEFAULT_POWERS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0)
@@ -31,6 +31,24 @@ def check_ladder(kernel: Any, powers: tuple[float, ...]) -> None:
             "kernel with an accept test that moves one position, such as wb.HMC() or "
             "wb.Metropolis()."
         )
+
+
+class OnLadder:
+    """What kernels that move on a ladder by another kernel have in common."""
+
+    kernel: Kernel
+    powers: tuple[float, ...]
+
+    uses_batches: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_ladder(self.kernel, self.powers)
+
+    @property
+    def uses_gradient(self) -> bool:
+        """Whether the inner kernel does."""
+        return bool(getattr(self.kernel, "uses_gradient", False))
 
 
 def tempered(target: Any, power: Array | float) -> LogDensity:

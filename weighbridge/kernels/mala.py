@@ -8,11 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
-from weighbridge.kernels.accept import metropolis_accept
-from weighbridge.kernels.hmc import DIVERGENCE, HMCState
+from weighbridge.kernels.accept import metropolis_accept, standard_normal
+from weighbridge.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.kernels.leapfrog import leapfrog
 
 
@@ -65,16 +64,14 @@ class MALA:
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""
-        log_density, gradient = jax.value_and_grad(target)(position)
-        return HMCState(position, log_density, gradient)
+        return evaluate(position, target)
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, MALAInfo]:
         """One proposal and its accept test."""
         uniform = jax.random.uniform(key, (state.position.shape[0] + 1,))
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        noise = ndtri(uniform[:-1] + 2.0**-54)
+        noise = standard_normal(uniform[:-1])
         proposed, back = leapfrog(
-            lambda at: self.init(at, target), state, noise, self.step_size, self.scale
+            lambda at: evaluate(at, target), state, noise, self.step_size, self.scale
         )
         log_ratio = proposed.log_density - state.log_density
         log_ratio = log_ratio + 0.5 * jnp.sum(noise**2) - 0.5 * jnp.sum(back**2)

@@ -4,49 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
-from weighbridge.kernels.accept import metropolis_accept
+from weighbridge.kernels.accept import standard_normal
 from weighbridge.kernels.dialogue import Point, step_alone, tuned_step_size
+from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.scale import push
-
-
-class MetropolisInfo(NamedTuple):
-    """Acceptance probability of the proposal, and whether it was taken."""
-
-    acceptance: Array
-    accepted: Array
-
-
-class Proposal(NamedTuple):
-    """A move under way: where it is, where it would go, and by what uniform number."""
-
-    point: Point
-    proposed: Array
-    uniform: Array
-    info: MetropolisInfo
-    wanted: Array
-
-    def ask(self) -> Array:
-        """The position proposed."""
-        return self.proposed
-
-    def tell(self, told: Point) -> Proposal:
-        """Accept or reject; a second answer changes nothing."""
-        log_ratio = told.log_density - self.point.log_density
-        point, *info = metropolis_accept(self.uniform, log_ratio, told, self.point)
-        after = self._replace(point=point, info=MetropolisInfo(*info), wanted=~self.wanted)
-        keep = lambda new, old: jnp.where(self.wanted, new, old)  # noqa: E731
-        return cast(Proposal, jax.tree_util.tree_map(keep, after, self))
-
-    def finish(self) -> tuple[Point, MetropolisInfo]:
-        """Where the particle is now."""
-        return self.point, self.info
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
@@ -91,13 +58,11 @@ class Metropolis:
         """One for each coordinate, and one for the accept test."""
         return shape[0] + 1
 
-    def begin(self, uniform: Array, point: Point) -> Proposal:
+    def begin(self, uniform: Array, point: Point) -> Hastings:
         """Propose a position."""
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        noise = ndtri(uniform[:-1] + 2.0**-54)
+        noise = standard_normal(uniform[:-1])
         proposed = point.position + self.step_size * push(self.scale, noise)
-        no = jnp.zeros_like(point.log_density)
-        return Proposal(point, proposed, uniform[-1], MetropolisInfo(no, no > 0), no == 0)
+        return hastings(point, proposed, uniform[-1])
 
     def in_metric(self, scale: Array) -> Metropolis:
         """The same kernel with this scale."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.dialogue import Point, Walker, step_alone
-from weighbridge.kernels.metropolis import MetropolisInfo
-from weighbridge.kernels.proposals import Hastings, hastings, key_from
+from weighbridge.kernels.dialogue import Point, step_alone
+from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
+from weighbridge.kernels.proposals import key_from
 
 
 @partial(
@@ -74,7 +74,7 @@ class MetropolisHastings:
 
     def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, MetropolisInfo]:
         """One proposal and its accept test."""
-        return step_alone(cast(Walker, self), key, state, target)
+        return step_alone(self, key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
         """Two for the key of the proposal, and one for the accept test."""
@@ -92,7 +92,7 @@ class MetropolisHastings:
             # together, and an infinite ratio would accept anything.
             fits = jnp.isfinite(forth) & (back < jnp.inf)
             correction = jnp.where(fits, back - forth, -jnp.inf)
-        return hastings(point, there * self.unit, correction, uniform[2])
+        return hastings(point, there * self.unit, uniform[2], correction)
 
     @staticmethod
     def _checked(value: Any, shape: tuple[int, ...], name: str) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
 from weighbridge.kernels.criteria import ClassicUTurn, Criterion, GeneralisedUTurn, Virial
-from weighbridge.kernels.hmc import HMC, HMCState
+from weighbridge.kernels.hmc import HMCState, evaluate
 from weighbridge.kernels.trees import TreeInfo, grow, num_uniform
 
 
@@ -40,7 +40,7 @@ class _Dynamic:
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""
-        return HMC().init(position, target)
+        return evaluate(position, target)
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, TreeInfo]:
         """One trajectory, and a point of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from weighbridge.base import Array, Kernel, LogDensity
 from weighbridge.kernels.hmc import HMC
 from weighbridge.kernels.ladder import (
     DEFAULT_POWERS,
-    check_ladder,
+    OnLadder,
     check_lowest,
     log_likelihood,
     tempered,
@@ -75,7 +75,7 @@ class ParallelTemperingInfo(NamedTuple):
     jax.tree_util.register_dataclass, data_fields=["kernel", "num_adapt"], meta_fields=["powers"]
 )
 @dataclass(frozen=True)
-class ParallelTempering:
+class ParallelTempering(OnLadder):
     r"""Move replicas at several powers of the likelihood, and let neighbours exchange places.
 
     .. math:: f_k(\theta) = p(\theta) L(\theta)^{b_k}, \qquad
@@ -106,17 +106,6 @@ class ParallelTempering:
     kernel: Kernel = field(default_factory=HMC)
     powers: tuple[float, ...] = DEFAULT_POWERS
     num_adapt: int | Array = 500
-
-    uses_batches: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_ladder(self.kernel, self.powers)
-
-    @property
-    def uses_gradient(self) -> bool:
-        """Whether the inner kernel does."""
-        return bool(getattr(self.kernel, "uses_gradient", False))
 
     def init(self, position: Array, target: LogDensity) -> ParallelTemperingState:
         """All replicas at one position."""

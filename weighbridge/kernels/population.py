@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.accept import metropolis_accept
+from weighbridge.kernels.accept import metropolis_accept, select
 from weighbridge.kernels.mixture import (
     Mixture,
     Statistics,
@@ -165,9 +165,7 @@ class PopulationMonteCarlo:
         )
         draws = num / jnp.maximum(gain, 1 / num)
         learnt = fitted(statistics, draws, state.mixture, self.defensive)
-        mixture = jax.tree_util.tree_map(
-            lambda new, old: jnp.where(adapts, new, old), learnt, state.mixture
-        )
+        mixture = select(adapts, learnt, state.mixture)
         info = PopulationInfo(
             probability,
             accepted,

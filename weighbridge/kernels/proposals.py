@@ -1,66 +1,15 @@
-"""What moves with a proposal of their own share: bell-shaped proposals, and their accept test."""
+"""What moves with a proposal of their own draw from: bell shapes, and keys of a user's function."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln, ndtri
+from jax.scipy.special import gammaln
 
 from weighbridge.base import Array, MethodError
-from weighbridge.kernels.accept import metropolis_accept
-from weighbridge.kernels.dialogue import Point
-from weighbridge.kernels.metropolis import MetropolisInfo
-
-
-class Hastings(NamedTuple):
-    r"""A move under way whose proposal may favour one direction over the other.
-
-    .. math:: \alpha = \min\Bigl(1,
-              \frac{f(\theta')}{f(\theta)} \frac{q(\theta | \theta')}{q(\theta' | \theta)}\Bigr)
-
-    Hastings (1970), Biometrika 57:97-109.
-
-    Attributes:
-        point: where it is.
-        proposed: where it would go.
-        log_correction: log of q(here | there) / q(there | here); not a number rejects.
-        uniform: number for the accept test.
-        info: of the move, once it is over.
-        wanted: whether the density at the proposed position is still to be told.
-    """
-
-    point: Point
-    proposed: Array
-    log_correction: Array
-    uniform: Array
-    info: MetropolisInfo
-    wanted: Array
-
-    def ask(self) -> Array:
-        """The position proposed."""
-        return self.proposed
-
-    def tell(self, told: Point) -> Hastings:
-        """Accept or reject; a second answer changes nothing."""
-        log_ratio = told.log_density - self.point.log_density + self.log_correction
-        point, *info = metropolis_accept(self.uniform, log_ratio, told, self.point)
-        after = self._replace(point=point, info=MetropolisInfo(*info), wanted=~self.wanted)
-        keep = lambda new, old: jnp.where(self.wanted, new, old)  # noqa: E731
-        return cast(Hastings, jax.tree_util.tree_map(keep, after, self))
-
-    def finish(self) -> tuple[Point, MetropolisInfo]:
-        """Where the chain is now."""
-        return self.point, self.info
-
-
-def hastings(point: Point, proposed: Array, log_correction: Array, uniform: Array) -> Hastings:
-    """Begin a move to the proposed position."""
-    no = jnp.zeros_like(point.log_density)
-    info = MetropolisInfo(no, no > 0)
-    return Hastings(point, proposed, log_correction + no, uniform, info, no == 0)
+from weighbridge.kernels.accept import standard_normal
 
 
 def key_from(uniform: Array) -> Array:
@@ -93,8 +42,7 @@ def draw_bell(uniform: Array, degrees: int | None) -> Array:
 
     .. math:: z \sim N(0, I), \quad\text{or}\quad z / \sqrt{\chi^2_\nu / \nu}
     """
-    # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-    normal = ndtri(uniform + 2.0**-54)
+    normal = standard_normal(uniform)
     if degrees is None:
         return normal
     return normal[:-degrees] / jnp.sqrt(jnp.mean(normal[-degrees:] ** 2))

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.dialogue import Point, converse
+from weighbridge.kernels.accept import select
+from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.proposals import (
     check_degrees,
     draw_bell,
@@ -73,9 +74,7 @@ class Trying(NamedTuple):
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
         probability = jnp.exp(jnp.minimum(log_ratio, 0.0))
         found = wanted & (uniform[-1] < probability)
-        point = jax.tree_util.tree_map(
-            lambda new, old: jnp.where(found, new, old), told, self.point
-        )
+        point = select(found, told, self.point)
         info = RejectionInfo(
             info.acceptance + jnp.where(wanted, probability, 0.0),
             info.accepted | found,
@@ -147,10 +146,7 @@ class Rejection:
 
     def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, RejectionInfo]:
         """One draw."""
-        walk = self._begin(key, state)
-        walk = converse(walk, lambda asked: Point(asked, target(asked)))
-        state, info = walk.finish()
-        return state, info
+        return step_alone(self, key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
         """Two for the key of the tries."""
@@ -158,13 +154,10 @@ class Rejection:
 
     def begin(self, uniform: Array, point: Point) -> Trying:
         """Before the first try."""
-        return self._begin(key_from(uniform), point)
-
-    def _begin(self, key: Array, point: Point) -> Trying:
         none = jnp.zeros_like(point.log_density)
         info = RejectionInfo(none, none > 0, jnp.zeros(none.shape, int), none > 0)
         kernel = jax.tree_util.tree_map(jnp.asarray, self)
-        return Trying(point, kernel, key, info)
+        return Trying(point, kernel, key_from(uniform), info)
 
     def rescale(self, variance: Array | float) -> Rejection:
         """The kernel for a normalised target whose variances are this many times as large."""

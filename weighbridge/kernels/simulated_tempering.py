@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, Kernel, LogDensity
+from weighbridge.kernels.accept import select
 from weighbridge.kernels.hmc import HMC
 from weighbridge.kernels.ladder import (
     DEFAULT_POWERS,
-    check_ladder,
+    OnLadder,
     check_lowest,
     log_likelihood,
     tempered,
@@ -81,7 +82,7 @@ class Excursion(NamedTuple):
     meta_fields=["powers"],
 )
 @dataclass(frozen=True)
-class SimulatedTempering:
+class SimulatedTempering(OnLadder):
     r"""Walk through positions and powers of the likelihood, from one visit of power 1 to the next.
 
     .. math:: f(\theta, k) = p(\theta) L(\theta)^{b_k} / z_k, \qquad
@@ -119,17 +120,6 @@ class SimulatedTempering:
     num_adapt: int | Array = 500
     max_moves: int | Array = 10_000
     log_normalisers: Array | np.ndarray | None = None
-
-    uses_batches: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_ladder(self.kernel, self.powers)
-
-    @property
-    def uses_gradient(self) -> bool:
-        """Whether the inner kernel does."""
-        return bool(getattr(self.kernel, "uses_gradient", False))
 
     def init(self, position: Array, target: LogDensity) -> SimulatedTemperingState:
         """Start at power 1."""
@@ -191,9 +181,7 @@ class SimulatedTempering:
             move,
             Excursion(state.position, state.log_likelihood, state.learnt, begin),
         )
-        position, likelihood = jax.tree_util.tree_map(
-            lambda new, old: jnp.where(walk.info.returned, new, old), walk[:2], state[:2]
-        )
+        position, likelihood = select(walk.info.returned, walk[:2], state[:2])
         state = SimulatedTemperingState(position, likelihood, walk.learnt, state.num_steps + 1)
         return state, walk.info
 

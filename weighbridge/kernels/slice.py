@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity, MethodError
+from weighbridge.kernels.accept import select, standard_normal
 from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.scale import push
 
@@ -81,11 +81,8 @@ class Bracket(NamedTuple):
         phase = jnp.where((self.phase == LEFT) & ~inside, RIGHT, self.phase)
         phase = jnp.where((self.phase == RIGHT) & ~inside, SHRINK, phase)
         phase = _skip(jnp.where(ends, OVER, phase), left_steps, right_steps)
-        point = jax.tree_util.tree_map(
-            lambda new, old: jnp.where(found, new, old), told, self.point
-        )
         return self._replace(
-            point=point,
+            point=select(found, told, self.point),
             left=left,
             right=right,
             left_steps=left_steps,
@@ -194,7 +191,7 @@ class Slice:
         if self.along == "coordinates":
             dimension = uniform.shape[0]
             return jnp.asarray(jnp.arange(dimension) == jnp.floor(uniform[0] * dimension), float)
-        normal = ndtri(uniform + 2.0**-54)
+        normal = standard_normal(uniform)
         return normal / jnp.sqrt(jnp.sum(normal**2))
 
     def in_metric(self, scale: Array) -> Slice:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity
+from weighbridge.kernels.accept import select, standard_normal
 from weighbridge.kernels.criteria import Criterion, Node
 from weighbridge.kernels.hmc import DIVERGENCE, HMCState
 from weighbridge.kernels.scale import pull, push
@@ -119,8 +119,7 @@ def grow(
 ) -> tuple[HMCState, TreeInfo]:
     """Double a trajectory until the criterion says enough, and choose a point of it."""
     dimension = state.position.shape[0]
-    # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-    momentum = ndtri(uniform[:dimension] + 2.0**-54)
+    momentum = standard_normal(uniform[:dimension])
     numbers = uniform[dimension:].reshape(max_depth, NUMBERS_A_DOUBLING)
     energy = 0.5 * jnp.sum(momentum**2) - state.log_density
     node = Node(
@@ -176,21 +175,21 @@ def _double(
     """Add as many points again, before the first or after the last."""
     backwards = numbers[0] < 0.5
     # Backwards in time is forwards with the momenta turned round.
-    edge = _where(backwards, _turn(tree.first), tree.last)
-    before = _where(backwards, criterion.reverse(tree.record), tree.record)
+    edge = select(backwards, _turn(tree.first), tree.last)
+    before = select(backwards, criterion.reverse(tree.record), tree.record)
     size = jnp.left_shift(1, tree.depth)
     half = _build(edge, tree.stack, size, numbers[1], dynamics, criterion, log_weight_start)
     record, turned = criterion.merge(before, half.record)
-    record = _where(backwards, criterion.reverse(record), record)
+    record = select(backwards, criterion.reverse(record), record)
     # The new half is preferred to the old one: Betancourt (2017), appendix A.3.2.
     whole = ~half.stop & ~half.divergent
     taken = whole & (jnp.log(numbers[2]) < half.log_weight - tree.log_weight)
     return Tree(
-        first=_where(backwards, _turn(half.node), tree.first),
-        last=_where(backwards, tree.last, half.node),
+        first=select(backwards, _turn(half.node), tree.first),
+        last=select(backwards, tree.last, half.node),
         stack=half.stack,
         record=record,
-        chosen=_where(taken, half.chosen, tree.chosen),
+        chosen=select(taken, half.chosen, tree.chosen),
         log_weight=jnp.logaddexp(tree.log_weight, half.log_weight),
         acceptance=tree.acceptance + half.acceptance,
         num_leapfrog=tree.num_leapfrog + half.num_points,
@@ -241,7 +240,7 @@ def _build(
             node=node,
             stack=stack,
             record=record,
-            chosen=_where(taken, _as_chosen(node), half.chosen),
+            chosen=select(taken, _as_chosen(node), half.chosen),
             log_weight=log_weight,
             uniform=uniform,
             acceptance=half.acceptance + jnp.exp(jnp.minimum(gain, 0.0)),
@@ -280,7 +279,3 @@ def _as_chosen(node: Node) -> Chosen:
 
 def _turn(node: Node) -> Node:
     return node._replace(momentum=-node.momentum)
-
-
-def _where(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree_util.tree_map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 
 from weighbridge.base import Array, LogDensity, MethodError
-from weighbridge.kernels.hmc import DIVERGENCE, HMCState
+from weighbridge.kernels.accept import select, standard_normal
+from weighbridge.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.kernels.leapfrog import leapfrog
 from weighbridge.kernels.proposals import key_from
 
@@ -47,7 +47,7 @@ class Window(NamedTuple):
         log_weight = jnp.logaddexp(self.log_weight, seen.log_weight)
         log_weight = jnp.where(inside, log_weight, self.log_weight)
         better = inside & (seen.score > self.score)
-        return choose(better, seen, self)._replace(log_weight=log_weight)
+        return select(better, seen, self)._replace(log_weight=log_weight)
 
 
 class Trajectory(NamedTuple):
@@ -59,11 +59,6 @@ class Trajectory(NamedTuple):
     last: Window
     acceptance: Array
     divergent: Array
-
-
-def choose(condition: Array, new: Window, old: Window) -> Window:
-    """One window or the other."""
-    return Window(*jax.tree_util.tree_map(lambda a, b: jnp.where(condition, a, b), new, old))
 
 
 @partial(
@@ -126,8 +121,7 @@ class WindowedHMC:
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""
-        log_density, gradient = jax.value_and_grad(target)(position)
-        return HMCState(position, log_density, gradient)
+        return evaluate(position, target)
 
     def step(
         self, key: Array, state: HMCState, target: LogDensity
@@ -135,8 +129,7 @@ class WindowedHMC:
         """One trajectory and the choice of a state on it."""
         dimension, length = state.position.shape[0], self.num_leapfrog
         uniform = jax.random.uniform(key, (dimension + 6,))
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
-        momentum = ndtri(uniform[:dimension] + 2.0**-54)
+        momentum = standard_normal(uniform[:dimension])
         place, side, jitter, luck = uniform[dimension : dimension + 4]
         key = key_from(uniform[dimension + 4 :])
         step_size = self.step_size * (1 + self.jitter * (2 * jitter - 1))
@@ -152,13 +145,9 @@ class WindowedHMC:
         def move(number: Array, path: Trajectory) -> Trajectory:
             # Forth to the end of the trajectory first, then back from the start to its beginning.
             forth, turn = number < length - start, number == length - start
-            at, momentum_at = jax.tree_util.tree_map(
-                lambda far, near: jnp.where(turn, near, far),
-                (path.state, path.momentum),
-                (state, momentum),
-            )
+            at, momentum_at = select(turn, (state, momentum), (path.state, path.momentum))
             at, momentum_at = leapfrog(
-                lambda position: self.init(position, target),
+                lambda position: evaluate(position, target),
                 at,
                 momentum_at,
                 jnp.where(forth, step_size, -step_size),
@@ -184,7 +173,7 @@ class WindowedHMC:
         path = Trajectory(state, momentum, first, last, none, none > 0)
         path = jax.lax.fori_loop(0, length, move, path)
         ratio = path.last.log_weight - path.first.log_weight
-        chosen = choose(side < jnp.exp(jnp.minimum(ratio, 0.0)), path.last, path.first)
+        chosen = select(side < jnp.exp(jnp.minimum(ratio, 0.0)), path.last, path.first)
         return chosen.state, WindowedHMCInfo(
             path.acceptance / length,
             chosen.place != start,
