@@ -51,6 +51,11 @@ class Sums(NamedTuple):
         total: Sums = jax.tree_util.tree_map(lambda mine, its: mine + times * its, self, other)
         return total
 
+    def times(self, factor: float) -> Sums:
+        """The sums where every row counts so many times."""
+        scaled: Sums = jax.tree_util.tree_map(lambda leaf: factor * leaf, self)
+        return scaled
+
     @staticmethod
     def zero(dimension: int) -> Sums:
         """Of no rows."""
@@ -124,6 +129,10 @@ class Anchored:
         own: Sums = jax.tree_util.tree_map(lambda leaf: leaf[self.batch], self.batch_sums)
         beyond = self.span()(model, position, parameters) - own.at(offset)
         return self.sums.at(offset) + self.scale * beyond
+
+    def faded(self, factor: float) -> Anchored:
+        """The term where every row counts so many times."""
+        return replace(self, sums=self.sums.times(factor), scale=factor * self.scale)
 
     def of(self, rows: Rows, batch_sums: Sums) -> Anchored:
         """The same term on other batches."""

@@ -1,8 +1,9 @@
-"""A uniform sample of the rows of a stream, in bounded memory."""
+"""Rows of a stream that are kept, in bounded memory: a uniform sample, or those of late."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,9 +14,78 @@ from weighbridge.base import DataError
 from weighbridge.data import NumpyArray, Values, check_weight, num_rows, split
 
 _PIECE_ROWS = 1 << 18
+# Rows that count less than this share of a new one are no longer kept.
+NEGLIGIBLE = 2.0**-20
 
 
-class Reservoir:
+class _Kept:
+    """Rows in arrays, one for each leaf and one for their weights."""
+
+    def __init__(self) -> None:
+        self.num_seen = 0
+        self._layout: Any = None
+        self._stores: list[NumpyArray] = []  # the leaves, then the weights
+
+    @property
+    def num_kept(self) -> int:
+        """Number of rows kept."""
+        raise NotImplementedError
+
+    def _columns(self, values: Values, weight: NumpyArray) -> list[NumpyArray]:
+        """The leaves of a block and its weights, if they fit the rows before; else a DataError."""
+        check_weight(weight, num_rows(values))
+        if not num_rows(values):  # too little to fix the layout by
+            return []
+        columns = [*tree_util.tree_leaves(values), np.asarray(weight, dtype=np.float64)]
+        layout = _encode(values)
+        if self._layout is None:
+            self._layout = layout
+            self._stores = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in columns]
+        fits = layout == self._layout and all(
+            leaf.shape[1:] == store.shape[1:] and leaf.dtype == store.dtype
+            for leaf, store in zip(columns, self._stores, strict=True)
+        )
+        if not fits:
+            raise DataError(
+                f"The rows from row {self.num_seen} on differ in structure, shape or type from "
+                "those before. Pass every block through one RowChecker first."
+            )
+        return columns
+
+    def gather(self, indices: NumpyArray) -> tuple[Values, NumpyArray]:
+        """Rows that are kept.
+
+        Args:
+            indices: integers in [0, num_kept), of any shape.
+
+        Returns:
+            Values whose leaves have the shape `indices.shape + trailing`, and the weights.
+        """
+        indices = np.asarray(indices)
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.num_kept:
+            raise DataError(
+                f"indices run from {indices.min()} to {indices.max()}, and {self.num_kept} rows "
+                "are kept. Use integers from 0 to num_kept - 1."
+            )
+        if self._layout is None:
+            raise DataError("The reservoir is empty. Append rows first.")
+        *leaves, weight = [np.take(store, indices, axis=0) for store in self._stores]
+        return _decode(self._layout, iter(leaves)), weight
+
+    def _stored(self) -> dict[str, NumpyArray]:
+        layout = json.dumps(self._layout).encode()
+        return {
+            "layout": np.frombuffer(layout, dtype=np.uint8).copy(),
+            **{f"store_{i}": store[: self.num_kept].copy() for i, store in enumerate(self._stores)},
+        }
+
+    def _restore(self, state: Mapping[str, NumpyArray]) -> None:
+        self._layout = json.loads(np.asarray(state["layout"], dtype=np.uint8).tobytes())
+        num_stores = sum(name.startswith("store_") for name in state)
+        self._stores = [np.array(state[f"store_{i}"]) for i in range(num_stores)]
+
+
+class Reservoir(_Kept):
     """Uniform sample of all rows seen: every one of them while at most `capacity` were seen.
 
     Algorithm R: row t > capacity (counting from 1) replaces slot floor(u t), u ~ U(0, 1), if
@@ -39,11 +109,9 @@ class Reservoir:
     def __init__(self, capacity: int, seed: int) -> None:
         if capacity < 1:
             raise DataError(f"capacity is {capacity}. Keep at least one row.")
+        super().__init__()
         self.capacity = capacity
-        self.num_seen = 0
         self._generator = np.random.Generator(np.random.Philox(seed))
-        self._layout: Any = None
-        self._stores: list[NumpyArray] = []  # the leaves, then the weights
 
     @property
     def num_kept(self) -> int:
@@ -55,27 +123,16 @@ class Reservoir:
         """Whether every row seen is kept."""
         return self.num_seen <= self.capacity
 
+    @property
+    def num_represented(self) -> int:
+        """Rows that those kept stand for: all that were seen."""
+        return self.num_seen
+
     def append(self, values: Values, weight: NumpyArray) -> None:
         """Offer the rows of one block, each with its weight, to the sample."""
-        check_weight(weight, num_rows(values))
-        if not num_rows(values):
-            return
-        columns = [*tree_util.tree_leaves(values), np.asarray(weight, dtype=np.float64)]
-        layout = _encode(values)
-        if self._layout is None:
-            self._layout = layout
-            self._stores = [np.empty((0, *leaf.shape[1:]), leaf.dtype) for leaf in columns]
-        fits = layout == self._layout and all(
-            leaf.shape[1:] == store.shape[1:] and leaf.dtype == store.dtype
-            for leaf, store in zip(columns, self._stores, strict=True)
-        )
-        if not fits:
-            raise DataError(
-                f"The rows from row {self.num_seen} on differ in structure, shape or type from "
-                "those before. Pass every block through one RowChecker first."
-            )
-        for piece in split(columns, _PIECE_ROWS):  # bounds the memory for the slots
-            self._append(piece)
+        if columns := self._columns(values, weight):
+            for piece in split(columns, _PIECE_ROWS):  # bounds the memory for the slots
+                self._append(piece)
 
     def _append(self, columns: list[NumpyArray]) -> None:
         rows = len(columns[0])
@@ -95,30 +152,9 @@ class Reservoir:
             store[targets] = leaf[origins]
         self.num_seen += rows
 
-    def gather(self, indices: NumpyArray) -> tuple[Values, NumpyArray]:
-        """Rows of the sample.
-
-        Args:
-            indices: integers in [0, num_kept), of any shape.
-
-        Returns:
-            Values whose leaves have the shape `indices.shape + trailing`, and the weights.
-        """
-        indices = np.asarray(indices)
-        if indices.size and not 0 <= indices.min() <= indices.max() < self.num_kept:
-            raise DataError(
-                f"indices run from {indices.min()} to {indices.max()}, and {self.num_kept} rows "
-                "are kept. Use integers from 0 to num_kept - 1."
-            )
-        if self._layout is None:
-            raise DataError("The reservoir is empty. Append rows first.")
-        *leaves, weight = [np.take(store, indices, axis=0) for store in self._stores]
-        return _decode(self._layout, iter(leaves)), weight
-
     def state(self) -> dict[str, NumpyArray]:
         """Everything that a bit-identical continuation needs, as arrays of numbers."""
         bits: Any = self._generator.bit_generator.state
-        layout = json.dumps(self._layout).encode()
         return {
             "counts": np.array([self.capacity, self.num_seen], dtype=np.int64),
             "counter": bits["state"]["counter"].copy(),
@@ -127,8 +163,7 @@ class Reservoir:
             "position": np.array(
                 [bits["buffer_pos"], bits["has_uint32"], bits["uinteger"]], dtype=np.int64
             ),
-            "layout": np.frombuffer(layout, dtype=np.uint8).copy(),
-            **{f"store_{i}": store[: self.num_kept].copy() for i, store in enumerate(self._stores)},
+            **self._stored(),
         }
 
     def restore(self, state: Mapping[str, NumpyArray]) -> None:
@@ -149,9 +184,65 @@ class Reservoir:
             "uinteger": half,
         }
         self.num_seen = num_seen
-        self._layout = json.loads(np.asarray(state["layout"], dtype=np.uint8).tobytes())
-        num_stores = sum(name.startswith("store_") for name in state)
-        self._stores = [np.array(state[f"store_{i}"]) for i in range(num_stores)]
+        self._restore(state)
+
+
+class Window(_Kept):
+    """Rows that count less the older they are, until they count for nothing and are dropped.
+
+    Memory holds the rows of the last twenty half-lives.
+
+    >>> window = Window()
+    >>> window.append(np.arange(3.0), np.ones(3))
+    >>> window.fade(0.5)
+    >>> window.append(np.array([3.0]), np.ones(1))
+    >>> window.gather(np.arange(4))[1].tolist(), window.num_seen
+    ([0.5, 0.5, 0.5, 1.0], 4)
+    >>> window.fade(1e-9)
+    >>> window.append(np.array([4.0]), np.ones(1))
+    >>> window.num_kept, window.num_seen
+    (1, 5)
+    """
+
+    capacity = sys.maxsize
+    is_complete = True
+
+    @property
+    def num_kept(self) -> int:
+        """Number of rows kept."""
+        return len(self._stores[-1]) if self._stores else 0
+
+    @property
+    def num_represented(self) -> int:
+        """Rows that those kept stand for: themselves, for the others count for nothing."""
+        return self.num_kept
+
+    def fade(self, factor: float) -> None:
+        """Let every row count less, by a factor."""
+        if self._stores:
+            self._stores[-1] = self._stores[-1] * factor
+
+    def append(self, values: Values, weight: NumpyArray) -> None:
+        """Keep the rows of one block, and drop those that count for nothing by now."""
+        if not (columns := self._columns(values, weight)):
+            return
+        # Weights fall with age, but for those that a user gave: the first to count decides.
+        counts = np.flatnonzero(self._stores[-1] > NEGLIGIBLE)
+        first = int(counts[0]) if len(counts) else self.num_kept
+        self._stores = [
+            np.concatenate([store[first:], leaf])
+            for store, leaf in zip(self._stores, columns, strict=True)
+        ]
+        self.num_seen += len(columns[-1])
+
+    def state(self) -> dict[str, NumpyArray]:
+        """Everything that a bit-identical continuation needs, as arrays of numbers."""
+        return {"counts": np.array([self.num_seen], dtype=np.int64), **self._stored()}
+
+    def restore(self, state: Mapping[str, NumpyArray]) -> None:
+        """Continue from what `state` returned."""
+        (self.num_seen,) = (int(count) for count in state["counts"])
+        self._restore(state)
 
 
 def _grown(store: NumpyArray, size: int) -> NumpyArray:

@@ -17,7 +17,7 @@ from weighbridge.base import Array, PyTree
 from weighbridge.data import pad
 from weighbridge.model import Model
 from weighbridge.numerics import jit
-from weighbridge.reservoir import Reservoir
+from weighbridge.reservoir import Reservoir, Window
 from weighbridge.target import SPAN_BLOCK, Rows, Span
 
 # Rows whose sums are made by one call, and within it by one block.
@@ -116,7 +116,7 @@ def in_blocks(gather: Gather, num_rows: int) -> Iterator[Block]:
 
 
 def set_anchor(
-    model: Model, position: np.ndarray, rows: Reservoir, before: Anchor | None
+    model: Model, position: np.ndarray, rows: Reservoir | Window, before: Anchor | None
 ) -> Anchor:
     r"""Move the anchor, with the sums of all rows seen.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,8 @@ from weighbridge.particles import Combined, combine_islands
 # Rows of a chunk of a stream, and of the first chunk where chunks grow.
 STREAM_CHUNK = 500
 FIRST_CHUNK = 256
+# Share of the half-life that a chunk has at most, unless its size is given.
+FORGOTTEN_A_CHUNK = 0.25
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class SGAIS:
         kernel: how particles move, by default HMC on one batch. A kernel such as ``SGHMC``, with
             step sizes for ONE observation, makes 20 steps at each power, each on a new batch.
         reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+        half_life: observations after which what was seen counts half; None never forgets. Before
+            each chunk of c of them the likelihood of all before is raised to the power
+            2^(-c / half_life) (a power prior: Ibrahim & Chen 2000, Statistical Science 15:46-60).
+            The log evidence is then the sum of what every chunk adds, log p(chunk | faded past),
+            to be compared with that of any model on the same chunks.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.linear.simulate(2000, seed=1)
@@ -66,6 +74,7 @@ class SGAIS:
     target_ess: float = 0.5
     kernel: Kernel | None = None
     reservoir: int = 1_000_000
+    half_life: float | None = None
 
     name: ClassVar[str] = "sgais"
     states_error: ClassVar[bool] = True
@@ -82,6 +91,17 @@ class SGAIS:
             raise MethodError(f"noise must be positive, not {self.noise!r}: it is a variance.")
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
+        if self.half_life is not None:
+            self._check_forgetting()
+
+    def _check_forgetting(self) -> None:
+        if not isinstance(self.half_life, int | float) or not 0 < self.half_life < math.inf:
+            raise MethodError(
+                f"half_life must be a positive number of observations, not {self.half_life!r}; "
+                "None never forgets."
+            )
+        if self.kernel is not None:
+            raise MethodError("half_life works with the default moves: leave out kernel.")
 
     @staticmethod
     def published() -> PublishedSGAIS:
@@ -108,7 +128,11 @@ class SGAIS:
         """
         if self.chunk_size is not None:
             return min(self.chunk_size, max(rows_seen, EXACT_ROWS))
-        return max(rows_seen, FIRST_CHUNK) if in_memory else STREAM_CHUNK
+        chunk = max(rows_seen, FIRST_CHUNK) if in_memory else STREAM_CHUNK
+        if self.half_life is None:
+            return chunk
+        # Within a chunk nothing is forgotten.
+        return max(min(chunk, int(FORGOTTEN_A_CHUNK * self.half_life)), 1)
 
     def combine(self, islands: np.ndarray) -> Combined:
         """One log evidence from those of the islands."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Anchored, Sums
@@ -42,6 +43,7 @@ from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
+from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ NOISE_MATTERS = 0.5
 PAST, CHUNK, BRIDGE, PROBES = range(4)
 # Moves go on until the correlation with the start is about this: the next step moves them on.
 DECORRELATED = 0.3
+
+# Where the numbers of the stages in which a run forgets begin, far from those of chunks.
+FORGETTING = 1 << 62
 
 # Particles move only when they were resampled.
 patient_step = partial(anneal_step, patient=True)
@@ -114,20 +119,71 @@ class SGAISRun(StreamedRun):
 
     # --- bringing in a chunk ---------------------------------------------------------------
 
+    def _keep(self) -> Reservoir | Window:
+        forgets = self.population.half_life is not None  # type: ignore[attr-defined]
+        return Window() if forgets else super()._keep()
+
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
-        stage = self._prepare(values, weight)
+        stage, fade = self._prepare(values, weight), 1.0
+        if self.method.half_life is not None and self.rows.num_seen:
+            fade = 0.5 ** ((seen - self.num_observations) / self.method.half_life)
+            stage = self._forget(stage, fade)
         outcome = self._anneal_stage(stage, seen)
 
         def accept() -> None:
+            if isinstance(self.rows, Window):
+                self.rows.fade(fade)
             self._take(stage, outcome)
             if self.anchor is None and self.num_rows + len(weight) > self.rows.capacity:
                 self.anchor = self._first_anchor(values, weight)
 
         return Brought(outcome, accept)
 
+    def _forget(self, stage: Stage, fade: float) -> Stage:
+        r"""Let all rows before count less, and take the particles there.
+
+        .. math:: p(\theta) L(\theta) \to p(\theta) L(\theta)^a
+
+        The evidence stays what it was: only what chunks add to it is counted.
+        """
+        past = cast(Anchored, stage.path.past[0])
+        nothing = self._nothing(stage.chunk.term)
+        # A Gaussian of D dimensions is raised to a power in steps that keep most of its ESS.
+        step = 1.0 - 1.0 / math.sqrt(max(self.model.dimension, 2))
+        num_steps = max(math.ceil(math.log(fade) / math.log(step)), 1)
+        found = anneal(
+            self.seed,
+            FORGETTING + self.num_chunks,
+            self.islands,
+            stage.cloud,
+            lambda _: Path(self.model, (nothing,), past),
+            self.mover,
+            Settings(self.method.target_ess, RESAMPLE_BELOW),
+            schedule=fade ** (np.arange(1, num_steps + 1) / num_steps),
+            start=1.0,
+            take_step=patient_step,
+            between=self._relabel if self.model.exchangeable else None,
+        )
+        change = found.steps[-1].log_evidence - self.log_evidences
+        cloud = found.cloud._replace(
+            log_weight=found.cloud.log_weight - jnp.asarray(change)[:, None]
+        )
+        anchor = stage.anchor
+        if anchor is not None:
+            anchor = anchor._replace(
+                sums=anchor.sums.times(fade), variance=fade**2 * anchor.variance
+            )
+        path = replace(stage.path, past=(past.faded(fade),))
+        return stage._replace(path=path, cloud=cloud, anchor=anchor)
+
+    @staticmethod
+    def _nothing(term: Anchored) -> Anchored:
+        """A term of no rows, of the same shapes."""
+        return replace(term.faded(0.0), size=0)
+
     def _prepare(self, values: PyTree, weight: np.ndarray) -> Stage:
         """The path of a chunk, with batches large enough."""
-        new, past = len(weight), self.rows.num_seen
+        new, past = len(weight), self.rows.num_represented
         cloud = self._relabel(self.cloud)
         if not past or (past + new <= EXACT_ROWS and self.anchor is None):
             chunk = self._whole(values, weight)
@@ -159,7 +215,7 @@ class SGAISRun(StreamedRun):
             fresh = anchor is None or rows.num_seen >= ANCHOR_GROWTH * anchor.num_rows
             if anchor is None or fresh:
                 anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
-            source = (rows.gather, rows.num_kept, rows.num_seen)
+            source = (rows.gather, rows.num_kept, rows.num_represented)
             before = self._estimate(PAST, anchor.position, anchor.sums, source, probes)
             calm = before.noise.relative <= self.method.noise
             if calm or fresh or anchor.num_rows == rows.num_seen:
@@ -169,7 +225,7 @@ class SGAISRun(StreamedRun):
     def _before(self, values: PyTree, weight: np.ndarray) -> Anchored:
         """All rows before; none of the first chunk's own, if there are none."""
         if self.rows.num_seen:
-            return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_seen)))
+            return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_kept)))
         return replace(self.terms.exact(*next(split((values, weight), 1))), size=0)
 
     def _whole(self, values: PyTree, weight: np.ndarray) -> Estimate:
@@ -271,8 +327,11 @@ class SGAISRun(StreamedRun):
     def bridge(self) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
 
-        Where rows can be reached the anchor is set at the particles' centre for it.
+        Where rows can be reached the anchor is set at the particles' centre for it. A run that
+        forgets has none: its evidence is no integral, but what the chunks add up to.
         """
+        if self.method.half_life is not None:
+            return None
         seen = self.rows.num_seen
         cloud, cell = one_labelling(self.model, self.cloud)
         variance = 0.0
@@ -327,9 +386,17 @@ class SGAISRun(StreamedRun):
                 "largest_noise": self.largest_noise,
                 "batch_rows": self.batch_rows[PAST],
                 "anchor_order": self._order(),
+                **self._memory(),
                 "anchor_error": math.sqrt(self.anchor.variance) if self.anchor else 0.0,
             },
         )
+
+    def _memory(self) -> dict[str, float]:
+        """What a run that forgets still remembers."""
+        if self.method.half_life is None:
+            return {}
+        weight = self.rows.gather(np.arange(self.rows.num_kept))[1]
+        return {"half_life": self.method.half_life, "rows_remembered": float(weight.sum())}
 
     def _order(self) -> int:
         """0 while all rows are used; 1 where curvatures would be too many."""

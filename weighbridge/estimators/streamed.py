@@ -16,7 +16,7 @@ from weighbridge.estimators.sequential import cloud_state, posterior, restored_c
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import combine_islands, systematic_indices
-from weighbridge.reservoir import Reservoir
+from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows
 
@@ -84,7 +84,7 @@ class StreamedRun:
         check_seed(seed)
         self.population, self.model = population, model
         self.seed, self.first_island = seed, first_island
-        self.rows = Reservoir(population.reservoir, seed)
+        self.rows = self._keep()
         self.num_observations = 0.0
         self.num_chunks = 0
         self.temperature = 1.0
@@ -97,6 +97,10 @@ class StreamedRun:
         key = jax.random.key(seed, impl="threefry2x32")
         self.cloud = draw_cloud(model, key, self.islands, population.num_particles)
         self.log_evidences = np.zeros(population.num_islands)
+
+    def _keep(self) -> Reservoir | Window:
+        """Where rows for mini-batches are kept."""
+        return Reservoir(self.population.reservoir, self.seed)
 
     @property
     def num_rows(self) -> int:
