@@ -102,7 +102,7 @@ def main() -> None:
         "1,000 steps of warm-up and 1,000 draws (the network: 1 chain of 300 and 200), one after "
         "the other where the sampler does not run them in threads. Gradients, ESS (bulk, over "
         "coordinates) and time of a gradient are of the draws after the warm-up, averaged over "
-        "five further runs (the network: two) with seeds of their own. First is the first call of "
+        "five further runs (the network: six) with seeds of their own. First is the first call of "
         "a fresh process, "
         "warm-up included, with nothing compiled beforehand; with its cache filled; second is the "
         "median of the further runs; compile is the difference."

@@ -86,7 +86,7 @@ def network(digits: Path) -> Problem:
         return jnp.sum(jax.nn.log_softmax(logits)[jnp.arange(len(labels)), labels])
 
     return Problem(
-        int(ends[-1]), log_likelihood, num_chains=1, num_warmup=300, num_samples=200, num_runs=2
+        int(ends[-1]), log_likelihood, num_chains=1, num_warmup=300, num_samples=200, num_runs=6
     )
 
 

@@ -82,9 +82,11 @@ class GeneralisedUTurn:
     def merge(self, first: Array, second: Array) -> tuple[Array, Array]:
         """Add up, and test the whole and across the middle."""
         total = first[2] + second[2]
-        stop = _turned(first[0], second[1], total)
-        stop |= _turned(first[0], second[0], first[2] + second[0])
-        stop |= _turned(first[1], second[1], first[1] + second[2])
+        near, far = first[2] + second[0], first[1] + second[2]
+        ends = jnp.stack([first[0], second[1], first[0], second[0], first[1], second[1]])
+        ways = jnp.stack([total, total, near, near, far, far])
+        # In one sweep, which is quicker than six products.
+        stop = jnp.any(jnp.sum(ends * ways, axis=1) <= 0)
         return jnp.stack([first[0], second[1], total]), stop
 
     def reverse(self, record: Array) -> Array:
