@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -17,13 +18,13 @@ import numpy as np
 
 from weighbridge.base import DataError, Kernel, MethodError, ModelError, PyTree
 from weighbridge.chains import ChainRun, Warmup, has_metric, is_tunable
+from weighbridge.estimators.host_likelihood import PROBES, OnHost, host_likelihood
 from weighbridge.kernels.nuts import NUTS
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed, double_precision
+from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.posterior import Posterior
 from weighbridge.progress import ChainReporter, choose_chain_reporter
-from weighbridge.run import Held, RowPolicy, require_model
-from weighbridge.sources import open_source
+from weighbridge.run import RowPolicy, hold, require_model
 from weighbridge.target import Rows, Subsampled, Target, Term, Total
 
 # Names the stream of random numbers that mini-batches of a chain are drawn from.
@@ -50,6 +51,7 @@ def sample(
     resume: Posterior | str | Path | None = None,
     progress: bool | None = None,
     on_bad_row: RowPolicy = "raise",
+    quarantine: str | Path | None = None,
 ) -> Posterior:
     r"""Draw from the posterior p(theta | data), by several Markov chains.
 
@@ -75,7 +77,9 @@ def sample(
         resume: a posterior, or a file that its ``save`` wrote: go on where its chains stand,
             without a warm-up.
         progress: True or False; by default bars on a terminal.
-        on_bad_row: "raise", or "skip" to leave out rows that cannot be used.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them, or
+            "quarantine": append them to a file, with the reason.
+        quarantine: that file.
 
     Returns:
         Named draws with their statistics.
@@ -93,14 +97,15 @@ def sample(
     check_seed(seed)
     counts = {"num_samples": num_samples, "num_chains": num_chains, "thin": thin}
     for name, value in {**counts, "batch_size": batch_size}.items():
-        _require_count(name, value, 1)
-    _require_count("num_warmup", num_warmup, 0)
+        check_count(name, value, 1)
+    check_count("num_warmup", num_warmup, 0)
     chosen = NUTS() if kernel is None else kernel
     if not isinstance(chosen, Kernel):
         raise MethodError(f"kernel must be a kernel such as wb.NUTS(), not {chosen!r}.")
     require_model(model)
     posterior = Posterior.load(resume) if isinstance(resume, str | Path) else resume
-    prepared = _prepare(model, data, chosen, batch_size, on_bad_row)
+    rows = hold(model, data, "wb.sample", on_bad_row, quarantine)
+    prepared = _prepare(model, rows, chosen, batch_size)
     reporter = choose_chain_reporter(progress)
     sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
     if posterior is not None:
@@ -120,9 +125,9 @@ class Prepared:
 
 
 def _prepare(
-    model: Model, data: Any, kernel: Any, batch_size: int, on_bad_row: RowPolicy
+    model: Model, rows: tuple[PyTree, np.ndarray | None], kernel: Any, batch_size: int
 ) -> Prepared:
-    values, weight = _read(model, data, on_bad_row)
+    values, weight = rows
     if getattr(kernel, "ensemble", False):
         count = getattr(kernel, "num_walkers", _usual_walkers)
         num_walkers = int(count(model.dimension))
@@ -130,14 +135,13 @@ def _prepare(
         num_walkers = None
     digest = _digest(values, weight)
     if weight is None:
-        exact = Target(model, (Total(values),))
-        _require_traceable(model, values)
         if kernel.uses_batches:
             model.require_rows()
+        exact = Target(model, (_whole_likelihood(model, values, kernel),))
         return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
-    rows = Rows(jax.tree_util.tree_map(np.asarray, values), weight)
+    observed = Rows(jax.tree_util.tree_map(np.asarray, values), weight)
     if not kernel.uses_batches:
-        exact = Target(model, (rows,))
+        exact = Target(model, (observed,))
         return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
     kernel = kernel.rescale(1.0 / (1.0 + float(weight.sum())))
     size = min(batch_size, len(weight))
@@ -147,7 +151,7 @@ def _prepare(
         bits = np.random.Generator(np.random.Philox(key=[seed, SAMPLE_BATCHES], counter=counter))
         numbers = bits.integers(0, 2**32, 2, np.uint32)
         key = jax.random.wrap_key_data(jnp.asarray(numbers), impl="threefry2x32")
-        terms: tuple[Term, ...] = (Subsampled(rows, key, size),)
+        terms: tuple[Term, ...] = (Subsampled(observed, key, size),)
         return Target(model, terms)
 
     return Prepared(model, kernel, on_batches, digest, num_walkers)
@@ -158,32 +162,19 @@ def _usual_walkers(dimension: int) -> int:
     return max(2 * dimension + 2, 16)
 
 
-def _read(model: Model, data: Any, on_bad_row: RowPolicy) -> tuple[PyTree, np.ndarray | None]:
-    """All rows and their weights; no weights for a likelihood that does not factorise."""
-    if data is None and model.log_likelihood is not None:
-        raise DataError("wb.sample needs rows for this model: give it data.")
-    held = Held(model, on_bad_row)
-    if data is not None:
-        for block in open_source(data).blocks():
-            held.add(block)
-    return held.contents()
-
-
-def _require_traceable(model: Model, data: PyTree) -> None:
-    reason = "it says on_host=True"
-    if model.on_host is not True:
-        try:
-            position = np.zeros(model.dimension)
-            jax.eval_shape(Target(model, (Total(data),)), position)
-        except Exception as error:
-            reason = f"{type(error).__name__}"
-        else:
-            return
-    raise ModelError(
-        f"JAX cannot trace the total_log_likelihood of this model ({reason}), and wb.sample "
-        "compiles its kernels. Write it with jax.numpy, or sample it by wb.evidence(model, data, "
-        '"smc"), which calls it on the host.'
-    )
+def _whole_likelihood(model: Model, data: PyTree, kernel: Any) -> Term:
+    """A likelihood that does not factorise: compiled, or called on the host if it cannot be."""
+    somewhere = np.random.default_rng(0).normal(size=(1, PROBES, model.dimension))
+    likelihood = host_likelihood(model, data, jnp.asarray(somewhere))
+    if likelihood is None:
+        return Total(data)
+    if getattr(kernel, "uses_gradient", True):
+        raise ModelError(
+            f"{type(kernel).__name__} needs gradients, and the total_log_likelihood of this model "
+            "runs on the host, where there are none. Write it with jax.numpy, or use a kernel "
+            "without gradients: wb.Slice(), wb.Stretch(), wb.AdaptiveMetropolis()."
+        )
+    return OnHost(likelihood)
 
 
 def _digest(values: PyTree, weight: np.ndarray | None) -> str:
@@ -213,7 +204,7 @@ class Sampler:
         self.seconds = (0.0, 0.0)
         self.stopped = False
         self.failed = False
-        self.compiled = False
+        self.compiled = threading.Event()
         self.before: Posterior | None = None
         kernel = prepared.kernel
         self.runs = [
@@ -266,7 +257,7 @@ class Sampler:
     @double_precision
     def extend(self, num_samples: int) -> Posterior:
         """More draws of the same chains."""
-        _require_count("num_samples", num_samples, 1)
+        check_count("num_samples", num_samples, 1)
         self.stopped = False
         return self._draw(num_samples, 0.0)
 
@@ -319,6 +310,8 @@ class Sampler:
         first = run.num_done
 
         def asked() -> bool:
+            if run.num_done > first:
+                self.compiled.set()
             done = (run.num_done - first) // (1 if warming else self.thin)
             self.reporter.update(run.number, done, total, warming, run.num_divergent)
             return not (self.stopped or self.failed)
@@ -330,15 +323,12 @@ class Sampler:
         first, *others = self.runs
         workers = min(len(os.sched_getaffinity(0)), len(self.runs))
         with ThreadPoolExecutor(workers) as pool:
-            pending = {pool.submit(_in_double, work, first)}
+            alone = pool.submit(_in_double, work, first)
+            alone.add_done_callback(lambda _: self.compiled.set())
             try:
                 # The first chain compiles what the others then find compiled.
-                begun = first.num_done
-                while pending and not self.compiled and total and first.num_done == begun:
-                    done, pending = wait(pending, timeout=0.05, return_when=FIRST_COMPLETED)
-                    _raise_first(done)
-                self.compiled = True
-                pending |= {pool.submit(_in_double, work, run) for run in others}
+                self.compiled.wait()
+                pending = {alone, *(pool.submit(_in_double, work, run) for run in others)}
                 while pending:
                     done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                     _raise_first(done)
@@ -430,7 +420,13 @@ def _named(model: Model, positions: np.ndarray) -> dict[str, np.ndarray]:
 def _in_double(work: Callable[[ChainRun], bool], run: ChainRun) -> bool:
     # The precision of a thread is its own.
     with jax.enable_x64(True):
-        return work(run)
+        try:
+            return work(run)
+        except Exception:
+            for term in run.target.terms:
+                if isinstance(term, OnHost) and term.likelihood.failure is not None:
+                    raise term.likelihood.failure from None  # JAX tells it in its own words
+            raise
 
 
 def _raise_first(done: Any) -> None:
@@ -453,9 +449,3 @@ def _spread_out(values: np.ndarray, num_walkers: int) -> np.ndarray:
     if values.ndim > 2 and values.shape[2] == num_walkers:
         return _walkers_as_chains(values)
     return np.repeat(values, num_walkers, axis=0)
-
-
-def _require_count(name: str, value: Any, least: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise MethodError(f"{name} must be a whole number of at least {least}, not {value!r}.")

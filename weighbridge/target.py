@@ -54,7 +54,7 @@ class Term(Protocol):
         ...
 
 
-class _ExactTerm:
+class ExactTerm:
     """What exact terms have in common: no mini-batch, no noise, the same for all islands."""
 
     @property
@@ -73,7 +73,7 @@ class _ExactTerm:
 
 @partial(jax.tree_util.register_dataclass, data_fields=["values", "weight"], meta_fields=[])
 @dataclass(frozen=True)
-class Rows(_ExactTerm):
+class Rows(ExactTerm):
     """The exact log-likelihood of some rows, sum_k weight_k log p(row_k | theta).
 
     Padding rows have weight 0 and add exactly nothing.
@@ -107,7 +107,7 @@ def _weighted_sum(model: Model, parameters: Parameters, rows: Rows) -> Array:
 
 @partial(jax.tree_util.register_dataclass, data_fields=["rows", "start", "stop"], meta_fields=[])
 @dataclass(frozen=True)
-class Span(_ExactTerm):
+class Span(ExactTerm):
     r"""The exact log-likelihood of some consecutive rows of a store, however many they are.
 
     .. math:: \sum_{start \le k < stop} w_k \log p(y_k | \theta)
@@ -189,7 +189,7 @@ _span_sum.defvjp(_span_forward, _span_backward)
 
 @partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=[])
 @dataclass(frozen=True)
-class Total(_ExactTerm):
+class Total(ExactTerm):
     """The log-likelihood of a model that does not factorise over rows."""
 
     data: PyTree = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from weighbridge.base import Array, ModelError, PyTree
-from weighbridge.model import Model, unravel_positions
+from weighbridge.model import Model, Parameters, unravel_positions
 from weighbridge.numerics import jit
-from weighbridge.target import Total, on_data
+from weighbridge.target import ExactTerm, Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
 PROBES = 3
@@ -25,7 +27,10 @@ class HostLikelihood:
     Attributes:
         num_calls: how often the function was called.
         num_evaluations: for how many parameter sets in all.
+        failure: the error that it ended in when a compiled program called it, if it did.
     """
+
+    failure: Exception | None = None
 
     def __init__(self, model: Model, data: PyTree, position: Array) -> None:
         function = model.total_log_likelihood
@@ -133,6 +138,41 @@ class HostLikelihood:
                 f"{type(result).__name__} of type {values.dtype}."
             )
         return values.astype(np.float64)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["likelihood"])
+@dataclass(frozen=True)
+class OnHost(ExactTerm):
+    """A likelihood on the host as a term of a compiled program, which calls it back.
+
+    It has no gradient. Positions that are mapped over are evaluated in one call.
+    """
+
+    likelihood: HostLikelihood
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """Leave the program, and come back with the value."""
+        site = model.sites[0]
+
+        def ask(bits: dict[str, Any]) -> np.ndarray:
+            named = {name: np.asarray(bits[name]).view(np.float64)[..., 0] for name in model.names}
+            axes = named[site.name].ndim - len(site.shape)
+            everywhere = np.ones(named[site.name].shape[:axes], bool)
+            try:
+                return self.likelihood.at(named, everywhere)[..., None].view(np.uint32)
+            except Exception as error:
+                self.likelihood.failure = error
+                raise
+
+        # As bits: JAX calls back in a thread of its own, where it makes doubles single ones.
+        bits = {name: _bits(parameters[name]) for name in model.names}
+        pair = jax.ShapeDtypeStruct((2,), np.uint32)
+        found = jax.pure_callback(ask, pair, bits, vmap_method="broadcast_all")
+        return jax.lax.bitcast_convert_type(found, np.float64)
+
+
+def _bits(value: Array) -> Array:
+    return jax.lax.bitcast_convert_type(jax.numpy.asarray(value, np.float64), np.uint32)
 
 
 def _shapes(parameters: Named) -> str:
