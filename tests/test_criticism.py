@@ -104,7 +104,7 @@ def test_a_posterior_that_does_not_fit():
             wb.loo(bad, MODEL, DATA)
     with pytest.raises(wb.MethodError, match=r"wb\.Model"):
         wb.loo(exact_posterior(0), "model", DATA)
-    with pytest.raises(wb.DataError, match="give the data"):
+    with pytest.raises(wb.DataError, match="give it data"):
         wb.loo(exact_posterior(0), MODEL, None)
     with pytest.raises(wb.DataError, match="no row"):
         wb.loo(exact_posterior(0), MODEL, [])

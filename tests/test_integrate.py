@@ -176,7 +176,7 @@ def test_discrete_distributions_can_be_drawn_from():
     ("function", "over", "settings", "message"),
     [
         (jnp.sin, dist.Normal(0, 1), {"method": "halton"}, "method must be one of"),
-        (jnp.sin, dist.Normal(0, 1), {"num_draws": 3}, "32 or more"),
+        (jnp.sin, dist.Normal(0, 1), {"num_draws": 3}, "at least 32"),
         (jnp.sin, dist.Normal(0, 1), {"seed": -1}, "seed must be"),
         (3.0, dist.Normal(0, 1), {}, "must be a function"),
         (jnp.sin, 3.0, {}, "over must be"),

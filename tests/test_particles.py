@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 
 from weighbridge.base import MethodError
+from weighbridge.numerics import systematic_indices
 from weighbridge.particles import (
     RESAMPLING,
     combine_islands,
     effective_sample_size,
     log_mean_exp,
     require_resampling,
-    systematic_indices,
 )
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.

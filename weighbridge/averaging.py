@@ -9,7 +9,7 @@ import numpy as np
 
 from weighbridge.base import MethodError
 from weighbridge.comparison import Comparison, compare
-from weighbridge.numerics import check_seed
+from weighbridge.numerics import check_count, check_seed
 from weighbridge.prediction import Function, Prediction
 from weighbridge.result import Evidence
 
@@ -51,8 +51,7 @@ def average(
     ([4.0, 40.0], 0.75)
     """
     check_seed(seed)
-    if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
-        raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+    check_count("num_draws", num_draws)
     comparison = _comparison(results, prior_odds)
     names = list(comparison.results)
     function_of = _functions(functions, names)

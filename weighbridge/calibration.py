@@ -12,6 +12,7 @@ from weighbridge import plots
 from weighbridge.base import Kernel, MethodError
 from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
+from weighbridge.numerics import check_count
 from weighbridge.sampling import sample
 
 if TYPE_CHECKING:
@@ -141,13 +142,7 @@ def sbc(
     >>> found.is_uniform, found.ranks["mu"].shape
     (True, (40,))
     """
-    if isinstance(num_simulations, bool) or not isinstance(num_simulations, int):
-        raise MethodError(f"num_simulations must be a whole number, not {num_simulations!r}.")
-    if num_simulations < 2 * RANKS_A_BIN:
-        raise MethodError(
-            f"num_simulations must be at least {2 * RANKS_A_BIN} to tell anything, not "
-            f"{num_simulations}."
-        )
+    check_count("num_simulations", num_simulations, 2 * RANKS_A_BIN)  # fewer tell nothing
     if not callable(simulate):
         raise MethodError(
             f"simulate must be a function of parameters and a generator, not {simulate!r}."

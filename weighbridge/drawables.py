@@ -98,12 +98,7 @@ class Prior(NamedTuple):
 
     def log_density(self, value: Any) -> Array:
         """Log density of the parameters themselves."""
-        seen: dict[str, Array] = {}
-        total = jnp.zeros(())
-        for site, prior in self.model._priors(seen):
-            seen[site.name] = value[site.name]
-            total = total + jnp.sum(prior.log_prob(seen[site.name]))
-        return total
+        return sum(self.model.log_priors(value).values(), jnp.zeros(()))
 
     def log_measure(self, value: Any) -> Array:
         """The density."""
@@ -179,15 +174,15 @@ def _inverse(distribution: Any, point: Array, name: str) -> Array:
     while isinstance(inner, dist.Independent | dist.ExpandedDistribution):
         inner = inner.base_dist
     try:
-        if inner.event_shape:
-            raise NotImplementedError
-        value: Array = inner.icdf(point)
+        value: Array | None = None if inner.event_shape else inner.icdf(point)
     except (NotImplementedError, ImportError, AttributeError):
+        value = None
+    if value is None:
         named = f" of {name!r}" if name else ""
         raise MethodError(
             f"Sobol points need the inverse distribution function{named}, and NumPyro has none for "
             f'{type(inner).__name__}. Use method="monte_carlo", or a distribution that has one '
             "(Normal, LogNormal, HalfNormal, Uniform, Exponential, Laplace, Cauchy, Logistic, "
             "Gumbel, Pareto, truncated normals, MultivariateNormal)."
-        ) from None
+        )
     return value

@@ -18,7 +18,7 @@ from scipy.stats import qmc
 from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.drawables import Box, Drawable, drawable
 from weighbridge.estimators.bridge import pareto_khat
-from weighbridge.numerics import check_seed, double_precision
+from weighbridge.numerics import check_count, check_seed, double_precision
 
 METHODS = ("monte_carlo", "sobol")
 # Independent scramblings of the quasi-random points, whose spread is the error.
@@ -119,8 +119,7 @@ def integrate(
     True
     """
     check_seed(seed)
-    if isinstance(num_draws, bool) or not isinstance(num_draws, int | np.integer) or num_draws < 32:
-        raise MethodError(f"num_draws must be a whole number of 32 or more, not {num_draws!r}.")
+    check_count("num_draws", num_draws, 32)
     if method not in METHODS:
         raise MethodError(f"method must be one of {METHODS}, not {method!r}.")
     if not callable(function):

@@ -9,16 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 
-from weighbridge.base import Array, DataError, MethodError, PyTree
+from weighbridge.base import Array, MethodError
 from weighbridge.climbing import SAME, Problem, anneal, polish
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.estimators.tempering import likelihood_term
 from weighbridge.model import Model, Parameters, draw_positions, unravel_positions
-from weighbridge.numerics import check_seed, double_precision
-from weighbridge.run import Held, require_model
-from weighbridge.sources import open_source
+from weighbridge.numerics import check_count, check_seed, double_precision
+from weighbridge.run import hold, require_model
 from weighbridge.target import Span, Term
 
 OBJECTIVES = ("posterior", "likelihood")
@@ -114,13 +112,12 @@ def maximize(
     check_seed(seed)
     require_model(model)
     for name, value in {"num_starts": num_starts, "num_steps": num_steps}.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        check_count(name, value)
     if objective not in OBJECTIVES:
         raise MethodError(f"objective must be one of {OBJECTIVES}, not {objective!r}.")
     if space not in SPACES:
         raise MethodError(f"space must be one of {SPACES}, not {space!r}.")
-    values, weight = _read(model, data)
+    values, weight = hold(model, data, "wb.maximize")
     key = jax.random.key(seed, impl="threefry2x32")
     draws = np.asarray(draw_positions(model, key, max(NUM_DRAWS, int(num_starts))))
     host = host_likelihood(model, values, jnp.asarray(draws)[None])
@@ -157,16 +154,6 @@ def maximize(
     )
 
 
-def _read(model: Model, data: Any) -> tuple[PyTree, np.ndarray | None]:
-    if data is None and model.log_likelihood is not None:
-        raise DataError("wb.maximize needs rows for this model: give it data.")
-    held = Held(model, "raise")
-    if data is not None:
-        for block in open_source(data).blocks():
-            held.add(block)
-    return held.contents()
-
-
 # --- what is maximised ----------------------------------------------------------------------
 
 
@@ -184,13 +171,7 @@ def _prior_part(kind: Kind, model: Model, position: Array) -> tuple[Parameters, 
         return parameters, jnp.zeros(())
     if kind.space == "unconstrained":
         return parameters, log_density
-    seen: Parameters = {}
-    total = jnp.zeros(())
-    for site, prior in model._priors(seen):
-        unconstrained = position[site.start : site.stop].reshape(site.unconstrained_shape)
-        seen[site.name] = dist.biject_to(prior.support)(unconstrained)
-        total = total + jnp.sum(prior.log_prob(seen[site.name]))
-    return seen, total
+    return parameters, sum(model.log_priors(parameters).values(), jnp.zeros(()))
 
 
 @partial(jax.jit, static_argnums=0)

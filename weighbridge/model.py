@@ -192,6 +192,15 @@ class Model:
         # Far out, where a value underflows, NumPyro's InverseGamma has a density of +inf.
         return parameters, jnp.where(log_density == jnp.inf, -jnp.inf, log_density)
 
+    def log_priors(self, parameters: Mapping[str, Array]) -> Parameters:
+        """Log prior density of each parameter given those before it, in its own space."""
+        seen: Parameters = {}
+        found: Parameters = {}
+        for site, prior in self._priors(seen):
+            seen[site.name] = parameters[site.name]
+            found[site.name] = jnp.sum(prior.log_prob(parameters[site.name]))
+        return found
+
     def draw(self, key: Array) -> Array:
         """One draw from the prior, as an unconstrained vector."""
         parameters: Parameters = {}
@@ -296,13 +305,8 @@ _ravel_jit = jax.jit(lambda model, parameters: model.flatten(parameters))
 
 @jax.jit
 def _log_prior_jit(model: Model, position: Array) -> Array:
-    parameters: Parameters = {}
-    total = jnp.zeros(())
-    for site, prior in model._priors(parameters):
-        unconstrained = position[site.start : site.stop].reshape(site.unconstrained_shape)
-        parameters[site.name] = dist.biject_to(prior.support)(unconstrained)
-        total += jnp.sum(prior.log_prob(parameters[site.name]))
-    return total
+    parameters, _ = model.transform(position)
+    return sum(model.log_priors(parameters).values(), jnp.zeros(()))
 
 
 # --- building a model: every mistake is named here --------------------------------------

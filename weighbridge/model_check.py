@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, DataError, MethodError, PyTree
+from weighbridge.base import Array, DataError, PyTree
 from weighbridge.data import join, num_rows
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.export import Table
@@ -18,6 +18,7 @@ from weighbridge.gradient_check import gradient_fault
 from weighbridge.model import Model, _program_text, draw_positions, unravel_positions
 from weighbridge.numerics import check_seed, double_precision, jit
 from weighbridge.pointwise import rows_of, total_log_likelihoods
+from weighbridge.run import require_model
 from weighbridge.sources import open_source
 from weighbridge.target import Rows, Target, Total
 
@@ -118,11 +119,7 @@ def check_model(model: Model, data: Any = None, *, seed: int = 0) -> ModelReport
     ['transform', 'prior', 'runs', 'deterministic', 'finite', 'possible', 'gradient', 'rows']
     """
     check_seed(seed)
-    if not isinstance(model, Model):
-        raise MethodError(
-            f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function use "
-            "wb.from_numpyro."
-        )
+    require_model(model)
     values = None if data is None else join(list(open_source(data).blocks()))
     return ModelReport(tuple(_checks(model, values, seed)))
 
@@ -417,10 +414,8 @@ def _check_exchangeable(
 
 
 def _log_priors(model: Model, samples: Samples) -> np.ndarray:
-    singles = (
-        {name: draws[k] for name, draws in samples.items()} for k in range(num_rows(samples))
-    )
-    return np.array([model.log_prior(one) for one in singles])
+    found = jax.vmap(model.log_priors)({name: jnp.asarray(d) for name, d in samples.items()})
+    return np.asarray(sum(found.values()))
 
 
 def _relative_error(values: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -53,6 +53,29 @@ def check_seed(seed: object) -> None:
         raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is not a whole number, or too small."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or int(value) < least:  # type: ignore[call-overload]
+        raise MethodError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def systematic_indices(
+    point: float, log_weights: np.ndarray, count: int | None = None
+) -> np.ndarray:
+    """Systematic resampling on the host, by one uniform number.
+
+    >>> systematic_indices(0.5, np.log([0.5, 0.25, 0.25]), 4)
+    array([0, 0, 1, 2])
+    """
+    num = len(log_weights) if count is None else count
+    cumulative = np.cumsum(np.exp(log_weights - np.max(log_weights)))
+    points = (np.arange(num) + point) / num * cumulative[-1]
+    # Rounding may push a point beyond the last weight: the last one with any takes it.
+    last = np.flatnonzero(np.isfinite(log_weights))[-1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))
+
+
 @functools.cache
 def enable_compilation_cache() -> None:
     """Keep compiled programs on disk, unless the user has a cache of their own.

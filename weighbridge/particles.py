@@ -87,16 +87,6 @@ RESAMPLING: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def systematic_indices(point: float, log_weights: np.ndarray) -> np.ndarray:
-    """Systematic resampling on the host, by one uniform number."""
-    num = len(log_weights)
-    cumulative = np.cumsum(np.exp(log_weights - np.max(log_weights)))
-    points = (np.arange(num) + point) / num * cumulative[-1]
-    # Rounding may push a point beyond the last weight: the last particle with any takes it.
-    last = np.flatnonzero(np.isfinite(log_weights))[-1]
-    return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))
-
-
 # --- islands: independent estimates of the same evidence -----------------------------------
 
 

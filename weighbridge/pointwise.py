@@ -11,14 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, DataError, MethodError, PyTree
-from weighbridge.data import join, num_rows, pad, split
+from weighbridge.base import Array, MethodError, PyTree
+from weighbridge.data import num_rows, pad, split
 from weighbridge.estimators.host_likelihood import host_likelihood
-from weighbridge.model import Model, Parameters, draw_positions, split_weight
-from weighbridge.numerics import double_precision, jit
+from weighbridge.model import Model, Parameters, draw_positions
+from weighbridge.numerics import double_precision, jit, systematic_indices
 from weighbridge.result import Evidence
-from weighbridge.run import Held, nothing_to_weigh
-from weighbridge.sources import open_source
+from weighbridge.run import hold, require_model
 from weighbridge.target import Total
 
 # Log-likelihoods computed at once, and held at once: memory is flat in rows and draws.
@@ -54,10 +53,7 @@ class Draws:
         """
         if self.num_chains:
             return (np.arange(count) * 2 + 1) * len(self.log_weights) // (2 * count)
-        cumulative = np.cumsum(np.exp(self.log_weights))
-        points = (np.arange(count) + np.random.default_rng(seed).random()) / count
-        chosen = np.searchsorted(cumulative / cumulative[-1], points, side="right")
-        return np.minimum(chosen, len(cumulative) - 1)
+        return systematic_indices(np.random.default_rng(seed).random(), self.log_weights, count)
 
 
 def draws_of(posterior: Any, model: Model) -> Draws:
@@ -68,8 +64,7 @@ def draws_of(posterior: Any, model: Model) -> Draws:
             but for an Evidence, whose draws are weighted, arrays are chains x draws x shape.
         model: what the draws are of; what it does not name is left out.
     """
-    if not isinstance(model, Model):
-        raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
+    require_model(model)
     samples = getattr(posterior, "samples", posterior)
     if not isinstance(samples, Mapping) or not samples:
         raise MethodError(
@@ -108,16 +103,10 @@ def draws_of(posterior: Any, model: Model) -> Draws:
 
 def rows_of(model: Model, data: Any) -> tuple[PyTree, np.ndarray]:
     """All observations in memory, checked as by ``wb.evidence``, and how often each row counts."""
-    if data is None:
-        if model.log_likelihood is not None:
-            raise DataError("This model has a log-likelihood of rows: give the data.")
-        return None, np.ones(0)
-    held = Held(model, "raise")
-    for block in open_source(data).blocks():
-        held.add(block)
-    if not held.blocks:
-        raise DataError(nothing_to_weigh(0))
-    return split_weight(join(held.blocks), bool(held.weight_counts_rows))
+    values, weight = hold(model, data, "This function")
+    if weight is None:
+        weight = np.ones(0 if values is None else num_rows(values))
+    return values, weight
 
 
 def row_blocks(

@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge import checkpoint, diagnostics, export, plots
 from weighbridge.base import CheckpointError, MethodError
+from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ class Posterior:
         self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0
     ) -> Prediction:
         """Draws from the posterior predictive distribution; see ``Evidence.predict``."""
-        if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
-            raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+        check_count("num_draws", num_draws)
         flat = self.flat()
         total = self.num_chains * self.num_samples
         chosen = np.random.default_rng(seed).permutation(total)

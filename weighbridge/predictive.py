@@ -14,7 +14,7 @@ from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.data import as_values, num_rows
 from weighbridge.export import Table
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed
+from weighbridge.numerics import check_count, check_seed
 from weighbridge.pointwise import draws_of, rows_of
 from weighbridge.prediction import Function, predict
 
@@ -122,8 +122,7 @@ def predictive_check(
     Reference: Gelman, Meng & Stern (1996), Statistica Sinica 6:733-760.
     """
     check_seed(seed)
-    if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
-        raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+    check_count("num_draws", num_draws)
     statistics = _check_statistics(statistic)
     draws = draws_of(posterior, model)
     values = _all_rows(model, data)

@@ -13,6 +13,7 @@ import numpy as np
 
 from weighbridge import checkpoint, export, plots
 from weighbridge.base import CheckpointError, MethodError, Status
+from weighbridge.numerics import check_count, systematic_indices
 from weighbridge.prediction import Function, Prediction, predict
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Evidence:
         error = "+- unknown" if math.isnan(self.std_error) else f"+- {_digits(self.std_error)}"
         value = _digits(self.log_evidence, self.std_error)
         plural = "" if self.num_observations == 1 else "s"
-        skipped = f", {self.rows_skipped:,} skipped" if self.rows_skipped else ""
+        skipped = left_out(self.rows_skipped, self.rows_quarantined)
         text = (
             f"log evidence {value} {error} ({self.method}, "
             f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
@@ -104,6 +105,11 @@ class Evidence:
         """Bad rows that were left out, with ``on_bad_row="skip"``."""
         return int(self.diagnostics.get("rows_skipped", 0))
 
+    @property
+    def rows_quarantined(self) -> int:
+        """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
+        return int(self.diagnostics.get("rows_quarantined", 0))
+
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
 
@@ -113,13 +119,10 @@ class Evidence:
         >>> sorted(posterior.resample(4)["a"].tolist())
         [0.0, 0.0, 1.0, 1.0]
         """
-        if num_samples < 1:
-            raise MethodError(f"num_samples must be at least 1, not {num_samples}.")
+        check_count("num_samples", num_samples)
         generator = np.random.default_rng(seed)
-        points = (np.arange(num_samples) + generator.random()) / num_samples
-        cumulative = np.cumsum(np.exp(self.log_weights))
-        chosen = np.searchsorted(cumulative / cumulative[-1], points, side="right")
-        chosen = generator.permutation(np.minimum(chosen, len(cumulative) - 1))
+        chosen = systematic_indices(generator.random(), self.log_weights, num_samples)
+        chosen = generator.permutation(chosen)
         return {name: draws[chosen] for name, draws in self.samples.items()}
 
     def summary(self, probability: float = 0.9) -> export.Table:
@@ -171,8 +174,7 @@ class Evidence:
         >>> bool(low[1] < 20 < high[1])
         True
         """
-        if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 1:
-            raise MethodError(f"num_draws must be a whole number of 1 or more, not {num_draws!r}.")
+        check_count("num_draws", num_draws)
         if not self.samples:
             raise MethodError("This result holds no posterior draws to predict from.")
         samples = self.resample(num_draws, seed=seed)
@@ -266,9 +268,20 @@ class Evidence:
                 "method": self.method,
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
                 "rows_skipped": self.rows_skipped,
+                "rows_quarantined": self.rows_quarantined,
                 "elapsed": self.elapsed,
             }
         )
+
+
+def left_out(skipped: int, quarantined: int) -> str:
+    """How a text goes on that has told the observations.
+
+    >>> left_out(2, 0), left_out(0, 1000), left_out(0, 0)
+    (', 2 skipped', ', 1,000 quarantined', '')
+    """
+    counts = {"skipped": skipped, "quarantined": quarantined}
+    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
 
 
 def _digits(value: float, error: float | None = None) -> str:

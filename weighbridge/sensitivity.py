@@ -176,13 +176,10 @@ def _log_priors(
 @jit
 def _log_prior_values(model: Model, samples: Mapping[str, Any], chosen: Mapping[str, Any]) -> Array:
     def one(parameters: Mapping[str, Array]) -> Array:
-        total = jnp.zeros(())
-        seen: dict[str, Array] = {}
-        for site, prior in model._priors(seen):
-            seen[site.name] = parameters[site.name]
-            log_density = jnp.sum(prior.log_prob(parameters[site.name]))
-            total = total + jnp.where(chosen[site.name], log_density, 0.0)
-        return total
+        found = model.log_priors(parameters)
+        return sum(
+            (jnp.where(chosen[name], value, 0.0) for name, value in found.items()), jnp.zeros(())
+        )
 
     result: Array = jax.vmap(one)(samples)
     return result

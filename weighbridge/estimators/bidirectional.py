@@ -35,8 +35,8 @@ from weighbridge.estimators.tempering import (
 )
 from weighbridge.estimators.walks import choose_mover
 from weighbridge.model import Model, check_row_function
-from weighbridge.numerics import check_seed, double_precision
-from weighbridge.particles import combine_logs, systematic_indices
+from weighbridge.numerics import check_seed, double_precision, systematic_indices
+from weighbridge.particles import combine_logs
 
 # From the parameters (NumPy arrays by name) and a generator to observations.
 Simulator = Callable[[dict[str, np.ndarray], np.random.Generator], PyTree]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weighbridge.base import MethodError
+from weighbridge.numerics import check_count
 
 
 def require_counts(method: object, *names: str) -> None:
     """Refuse settings that are not whole numbers of at least 1."""
     for name in names:
-        value = getattr(method, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        check_count(name, getattr(method, name))
 
 
 def require_particles(method: Any) -> None:
