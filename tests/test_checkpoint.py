@@ -5,11 +5,13 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from weighbridge import CheckpointError, checkpoint
+from weighbridge import CheckpointError, checkpoint, durable
 
 SCHEMA = "weighbridge.test.1"
 ARRAYS = {
@@ -47,46 +49,178 @@ def test_overwriting_leaves_one_file(saved):
     assert os.listdir(saved.parent) == [saved.name]
 
 
-@pytest.mark.parametrize("failing", ["os.replace", "os.fsync", "open"])
+SYSTEM_CALLS = ("open", "write", "fsync", "close", "replace")
+
+
+class Faults:
+    """The operating system, with one call that fails; the others work and are written down."""
+
+    def __init__(self, monkeypatch, failing=None, error=None):
+        self.calls, self.failing, self.error = [], failing, error
+        for name in SYSTEM_CALLS:
+            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name, real):
+        def call(*args, **kwargs):
+            self.calls.append(name)
+            if len(self.calls) == self.failing:
+                if name == "close":  # which lets go of the file even so
+                    real(*args, **kwargs)
+                if name == "write":
+                    real(args[0], args[1][: len(args[1]) // 2])
+                raise self.error
+            return real(*args, **kwargs)
+
+        return call
+
+
+def calls_of_a_write(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        faults = Faults(patch)
+        checkpoint.write(path, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
+        return faults.calls
+
+
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EIO, "Input/output error"),
+        KeyboardInterrupt(),
+    ],
+    ids=["full", "broken", "interrupt"],
 )
-def test_a_failed_write_leaves_the_old_file(saved, monkeypatch, failing, error):
-    before = saved.read_bytes()
-
-    def fail(*args, **kwargs):
-        raise error
-
-    class FullDisk:
-        """Takes half of what it is given."""
-
-        def __init__(self, path, mode):
-            self._file = real_open(path, mode)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self._file.close()
-
-        def write(self, payload):
-            self._file.write(payload[: len(payload) // 2])
-            raise error
-
-    real_open = open
-    if failing == "open":
-        monkeypatch.setattr(checkpoint, "open", FullDisk, raising=False)
-    else:
-        monkeypatch.setattr(failing, fail)
+def test_whichever_call_fails_there_is_a_whole_file(saved, monkeypatch, error):
+    monkeypatch.setattr(durable, "PIECE", 512)
+    old = saved.read_bytes()
+    calls = calls_of_a_write(saved, monkeypatch)
+    assert calls.count("write") > 5
+    assert [call for call in calls if call != "write"] == [
+        *("open", "fsync", "close", "replace"),
+        *("open", "fsync", "close"),
+    ]
     expected = CheckpointError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected) as caught:
-        checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
-    monkeypatch.undo()
-    if expected is CheckpointError:
-        assert "No space left" in str(caught.value)
-        assert str(saved) in str(caught.value)
-    assert saved.read_bytes() == before
+    descriptors = os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd") else []
+    for failing in range(1, len(calls) + 1):
+        saved.write_bytes(old)
+        with monkeypatch.context() as patch:
+            Faults(patch, failing, error)
+            with pytest.raises(expected) as caught:
+                checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
+        replaced = failing > calls.index("replace") + 1
+        if isinstance(error, OSError):
+            assert error.strerror in str(caught.value)
+            assert str(saved) in str(caught.value)
+            assert ("power cut" in str(caught.value)) == replaced
+        if replaced:  # the new one is in its place, whole
+            assert list(checkpoint.read(saved, SCHEMA)[0]) == ["a"]
+        else:
+            assert saved.read_bytes() == old
+        assert os.listdir(saved.parent) == [saved.name], "a temporary file is left"
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) == len(descriptors), "a file is left open"
+    checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EACCES])
+def test_a_file_system_that_syncs_no_folders_is_no_error(saved, monkeypatch, code):
+    calls = calls_of_a_write(saved, monkeypatch)
+    last_sync = max(number for number, call in enumerate(calls, 1) if call == "fsync")
+    Faults(monkeypatch, last_sync, OSError(code, "cannot"))
+    checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
+    assert list(checkpoint.read(saved, SCHEMA)[0]) == ["a"]
+
+
+def test_short_writes_are_completed(saved, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, view: real(file, view[:7]))
+    checkpoint.write(saved, SCHEMA, ARRAYS, METADATA)
+    assert set(checkpoint.read(saved, SCHEMA)[0]) == set(ARRAYS)
+
+
+def test_what_a_dead_process_left_is_removed(saved):
+    program = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    dead = int(program.stdout)
+    leftovers = [f".run.ckpt.{dead}-0.tmp", f".run.ckpt.{os.getpid()}-123456.tmp"]
+    others = [f".run.ckpt.{os.getppid()}-0.tmp", f".other.{dead}-0.tmp", ".run.ckpt.tmp", "run.tmp"]
+    for name in (*leftovers, *others):
+        (saved.parent / name).write_bytes(b"half")
+    checkpoint.write(saved, SCHEMA, {}, {})
+    assert set(os.listdir(saved.parent)) == {saved.name, *others}
+
+
+def test_a_temporary_file_that_could_not_be_removed_goes_next_time(saved, monkeypatch):
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        Faults(patch, 2, full)
+
+        def fail(*_):
+            raise full
+
+        patch.setattr(os, "unlink", fail)
+        with pytest.raises(CheckpointError):
+            checkpoint.write(saved, SCHEMA, {}, {})
+    assert len(os.listdir(saved.parent)) == 2
+    checkpoint.write(saved, SCHEMA, {}, {})
     assert os.listdir(saved.parent) == [saved.name]
+
+
+ON_A_FULL_DISK = """
+import sys
+import numpy as np
+from weighbridge import CheckpointError, checkpoint
+
+def too_much(path, limit):
+    try:
+        checkpoint.write(path, "test", {"a": np.arange(100_000.0)}, {})
+    except CheckpointError as error:
+        print(error)
+    else:
+        raise SystemExit("nothing failed")
+    assert checkpoint.read(path, "test")[0]["a"].tolist() == [1.0, 2.0]
+
+path = sys.argv[1]
+checkpoint.write(path, "test", {"a": np.array([1.0, 2.0])}, {})
+if sys.argv[2] == "limit":
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+too_much(path, 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files here")
+def test_a_file_that_may_not_grow(tmp_path):
+    path = tmp_path / "run.ckpt"
+    told = subprocess.run(
+        [sys.executable, "-c", ON_A_FULL_DISK, str(path), "limit"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "File too large" in told.stdout
+    assert os.listdir(tmp_path) == ["run.ckpt"]
+
+
+def test_a_full_disk(tmp_path):
+    command = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(tmp_path)]
+    try:
+        subprocess.run(command, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a small file system cannot be mounted here (needs root)")
+    try:
+        told = subprocess.run(
+            [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path / "run.ckpt"), "disk"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "No space left on device" in told.stdout
+        assert os.listdir(tmp_path) == ["run.ckpt"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_places_that_cannot_be_written(tmp_path, monkeypatch):
@@ -173,6 +307,85 @@ def test_other_files_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="other"):
         checkpoint.read(path, SCHEMA)
+
+
+def test_a_file_says_what_wrote_it(saved):
+    _, metadata = checkpoint.read(saved, SCHEMA)
+    assert metadata["library"] == checkpoint.library_versions()
+    assert metadata["precision"] == "float64"
+    assert checkpoint.changed_versions(metadata) == ""
+    older = {"library": checkpoint.library_versions() | {"jax": "0.1"}}
+    assert "jax 0.1 (now" in checkpoint.changed_versions(older)
+    assert "does not say" in checkpoint.changed_versions({})
+
+
+def test_metadata_that_could_not_be_read_back_are_not_written(saved):
+    before = saved.read_bytes()
+    with pytest.raises(CheckpointError, match="metadata take"):
+        checkpoint.write(saved, SCHEMA, {}, {"text": "x" * checkpoint.LARGEST_HEADER})
+    assert saved.read_bytes() == before
+
+
+def test_a_file_beyond_the_limit_is_not_read(saved):
+    size = saved.stat().st_size
+    assert checkpoint.read(saved, SCHEMA, limit=size)
+    with pytest.raises(CheckpointError, match="raise the limit"):
+        checkpoint.read(saved, SCHEMA, limit=size - 1)
+
+
+SPARSE = """
+import json, resource, struct, sys
+from pathlib import Path
+import numpy as np
+from weighbridge import CheckpointError, checkpoint
+
+def refused(path):
+    try:
+        checkpoint.read(path, "weighbridge.test.1")
+    except CheckpointError:
+        return True
+
+def sparse(name, start, size):
+    path = Path(sys.argv[1]) / name
+    with open(path, "wb") as file:
+        file.write(start)
+        file.truncate(size)
+    return path
+
+def header(shape, end, dtype="F64"):
+    entry = {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}
+    about = {"schema": "weighbridge.test.1", "metadata": "{}", "digest": ""}
+    text = json.dumps({"__metadata__": about, "a": entry}).encode()
+    return struct.pack("<Q", len(text)) + text
+
+nested = '{"schema": "weighbridge.test.1", "digest": "", "metadata": "' + "[" * (1 << 20) + '"}'
+nested = ('{"__metadata__": ' + nested + "}").encode()
+files = [
+    sparse("small", b"", 0),
+    sparse("header", struct.pack("<Q", 99_000_000) + b"{", 300 << 20),
+    sparse("longer", struct.pack("<Q", 2**63 - 1), 300 << 20),
+    sparse("spaces", struct.pack("<Q", 16 << 20) + b" " * (16 << 20), (16 << 20) + 8),
+    sparse("large", header([2**20], 8 << 20), 9 << 30),
+    sparse("shape", header([2**40], 8 << 20), (8 << 20) + len(header([2**40], 8 << 20))),
+    sparse("overflow", header([2**62, 4], 0), len(header([2**62, 4], 0))),
+    sparse("empty", header([0, 2**62], 0), len(header([0, 2**62], 0))),
+    sparse("kind", header([4], 4, "F8_E4M3"), len(header([4], 4, "F8_E4M3")) + 4),
+    sparse("nested", struct.pack("<Q", len(nested)) + nested, len(nested) + 8),
+    sparse("deep", struct.pack("<Q", 1 << 20) + b"[" * (1 << 20), (1 << 20) + 8),
+]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert all(refused(path) for path in files), [str(path) for path in files if not refused(path)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in kilobytes on Linux")
+def test_crafted_files_are_refused_in_bounded_memory(tmp_path):
+    """Headers and shapes that promise gigabytes; the largest file that is read has 16 MB."""
+    told = subprocess.run(
+        [sys.executable, "-c", SPARSE, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert int(told.stdout) < 100_000, "kilobytes"
 
 
 def test_other_schemas_and_missing_files(saved, tmp_path):

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
+import platform
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+import weighbridge
 from weighbridge.base import CheckpointError
+from weighbridge.durable import NotDurableError, write_whole
+
+# Bytes of a file, and of its header with the metadata, beyond which it is not even opened.
+LARGEST_FILE = 8 << 30
+LARGEST_HEADER = 16 << 20
+# What every file says about itself, beside what its writer has to say.
+LIBRARY, PRECISION = "library", "precision"
+# What safetensors, NumPy and the JSON reader say of contents that are none of ours.
+_UNREADABLE = (
+    *(SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError),
+    RecursionError,
+)
 
 
 def write(
     path: str | Path, schema: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
 ) -> None:
-    """Write arrays and metadata to a file.
+    """Write arrays and metadata to a file, with the versions of the libraries and a checksum.
 
     The bytes go to a temporary file beside it, which is synced and then renamed: a crash
     leaves the old file or the new one, never half of one.
@@ -28,29 +43,62 @@ def write(
     path = Path(path)
     check_place(path)
     whole = {name: np.asarray(value, order="C") for name, value in arrays.items()}
-    text = json.dumps(metadata, default=_plain)
+    about = {LIBRARY: library_versions(), PRECISION: "float64"}
+    text = json.dumps(about | dict(metadata), default=_plain)
     header = {"schema": schema, "metadata": text, "digest": _digest(whole, text)}
     payload = save(whole, header)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if (size := struct.unpack("<Q", payload[:8])[0]) > LARGEST_HEADER:
+        raise CheckpointError(
+            f"Could not write {path}: its metadata take {size:,} bytes, and {LARGEST_HEADER:,} can "
+            "be read back. Save less beside the run."
+        )
     try:
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        with contextlib.suppress(OSError):  # some file systems do not sync directories
-            descriptor = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        write_whole(path, payload)
+    except NotDurableError as error:
+        raise CheckpointError(
+            f"{path} was written, but its folder could not be synced: {error.strerror}. It may be "
+            "gone after a power cut. Check the disk."
+        ) from error
     except OSError as error:
         raise CheckpointError(
             f"Could not write {path}: {error.strerror or error}. Choose another place."
         ) from error
-    finally:  # after an interrupt too
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what the numbers of a run depend on.
+
+    >>> list(library_versions())
+    ['weighbridge', 'jax', 'numpy', 'python']
+    """
+    return {
+        "weighbridge": weighbridge.__version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def changed_versions(metadata: Mapping[str, Any]) -> str:
+    """What to tell where a file was written by other versions; empty where it was not.
+
+    >>> changed_versions({"library": library_versions()})
+    ''
+    """
+    saved, now = metadata.get(LIBRARY), library_versions()
+    if not isinstance(saved, dict):
+        return "The checkpoint does not say which versions wrote it."
+    changes = [
+        f"{name} {saved.get(name, 'unknown')} (now {version})"
+        for name, version in now.items()
+        if saved.get(name) != version
+    ]
+    if not changes:
+        return ""
+    return (
+        f"The checkpoint was written with {', '.join(changes)}: the run goes on, but its last "
+        "digits may differ from those of an uninterrupted one."
+    )
 
 
 def check_place(path: str | Path) -> None:
@@ -80,37 +128,77 @@ def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
     """A hash of all that is saved: a flipped bit must not become a wrong number."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
-        total.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        total.update(arrays[name].tobytes())
+        array = arrays[name]
+        total.update(f"{name} {array.dtype} {array.shape}".encode())
+        if array.size:  # as bytes, without a copy
+            total.update(array.reshape(-1).view(np.uint8).data)
     return total.hexdigest()
 
 
-def read(path: str | Path, schema: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what ``write`` wrote, or raise a ``CheckpointError`` that says what is wrong."""
+def verify(path: str | Path, limit: int = LARGEST_FILE) -> dict[str, Any]:
+    """The metadata of a file of whatever schema, all of which is what was saved."""
+    return read(path, None, limit)[1]
+
+
+def read(
+    path: str | Path, schema: str | None, limit: int = LARGEST_FILE
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what ``write`` wrote, or raise a ``CheckpointError`` that says what is wrong.
+
+    No code from the file is run, and no more memory is used than the file is long: the sizes of
+    the file and of its header are looked at first, and the shapes that it declares must add up to
+    the bytes that it has before one of them is read.
+
+    Args:
+        path: the file.
+        schema: what it must hold; None takes any.
+        limit: bytes beyond which it is refused unread.
+    """
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"There is no file {path}. Check the path.")
     try:
+        _check_size(path, limit)
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}
             found = header.get("schema")
-            if found != schema:
+            if schema is not None and found != schema:
                 raise CheckpointError(
                     f"{path} holds {found or 'something else'}, and {schema} was expected. "
                     "Was it saved by another object or another version?"
                 )
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        metadata = json.loads(header["metadata"])
         if header["digest"] != _digest(arrays, header["metadata"]):
             raise CheckpointError(
                 f"{path} is damaged: its contents are not what was saved. Use another copy."
             )
-    except (SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
+        metadata = json.loads(header["metadata"])
+    except CheckpointError:
+        raise
+    except _UNREADABLE as error:
         raise CheckpointError(
             f"{path} is damaged or not a weighbridge file: {error}. Use another copy."
         ) from error
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path} is damaged: its metadata is not a mapping.")
     return arrays, metadata
+
+
+def _check_size(path: Path, limit: int) -> None:
+    """Look at the first eight bytes, the length of the header, before anything is read."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        first = file.read(8)
+    if size > limit:
+        raise CheckpointError(
+            f"{path} has {size:,} bytes, and {limit:,} are allowed. Is it a checkpoint? If so, "
+            "raise the limit."
+        )
+    if len(first) < 8:
+        raise CheckpointError(f"{path} is damaged: it ends after {size} bytes. Use another copy.")
+    (header,) = struct.unpack("<Q", first)
+    if header > min(LARGEST_HEADER, size - 8):
+        raise CheckpointError(
+            f"{path} is damaged or not a weighbridge file: its header would have {header:,} bytes "
+            f"of {size:,}. Use another copy."
+        )

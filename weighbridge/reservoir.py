@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +14,7 @@ from jax import tree_util
 
 from weighbridge.base import DataError
 from weighbridge.data import NumpyArray, Values, check_weight, num_rows, split
+from weighbridge.undo import restored_on_error
 
 _PIECE_ROWS = 1 << 18
 # Rows that count less than this share of a new one are no longer kept.
@@ -72,6 +75,12 @@ class _Kept:
         *leaves, weight = [np.take(store, indices, axis=0) for store in self._stores]
         return _decode(self._layout, iter(leaves)), weight
 
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the rows are as before."""
+        with restored_on_error(self):
+            yield
+
     def _stored(self) -> dict[str, NumpyArray]:
         layout = json.dumps(self._layout).encode()
         return {
@@ -83,6 +92,19 @@ class _Kept:
         self._layout = json.loads(np.asarray(state["layout"], dtype=np.uint8).tobytes())
         num_stores = sum(name.startswith("store_") for name in state)
         self._stores = [np.array(state[f"store_{i}"]) for i in range(num_stores)]
+        lengths = {len(store) for store in self._stores}
+        if self.num_seen < 0 or lengths != ({self.num_kept} if self._stores else set()):
+            raise DataError(
+                f"The saved rows have the lengths {lengths}, and {self.num_kept} of "
+                f"{self.num_seen} should have been kept. Use another copy."
+            )
+        if self._layout is not None:  # which must be one of as many arrays
+            *leaves, _ = self._stores
+            rest = iter(leaves)
+            _decode(self._layout, rest)
+            num_stores -= sum(1 for _ in rest)
+        if num_stores != len(self._stores) or (self._layout is None) != (not self._stores):
+            raise DataError("The saved rows do not fit their layout. Use another copy.")
 
 
 class Reservoir(_Kept):
@@ -112,6 +134,8 @@ class Reservoir(_Kept):
         super().__init__()
         self.capacity = capacity
         self._generator = np.random.Generator(np.random.Philox(seed))
+        # Slots that were written over, and what was in them, while that may have to be undone.
+        self._replaced: list[tuple[NumpyArray, list[NumpyArray]]] | None = None
 
     @property
     def num_kept(self) -> int:
@@ -148,9 +172,40 @@ class Reservoir(_Kept):
         # Of the rows that fall on one slot the last wins: np.unique finds the first, so reverse.
         targets, last = np.unique(slots[chosen][::-1], return_index=True)
         origins = chosen[::-1][last]
+        if self._replaced is not None:
+            used = targets[targets < self.num_kept]
+            self._replaced.append((used, [store[used] for store in self._stores]))
         for store, leaf in zip(self._stores, columns, strict=True):
             store[targets] = leaf[origins]
         self.num_seen += rows
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the rows are as before.
+
+        Only the rows that are replaced within are copied.
+
+        >>> reservoir = Reservoir(capacity=3, seed=0)
+        >>> reservoir.append(np.arange(3.0), np.ones(3))
+        >>> with contextlib.suppress(ValueError), reservoir.undoable():
+        ...     reservoir.append(np.full(50, -1.0), np.ones(50))
+        ...     raise ValueError
+        >>> reservoir.gather(np.arange(3))[0].tolist(), reservoir.num_seen
+        ([0.0, 1.0, 2.0], 3)
+        """
+        bits = copy.deepcopy(self._generator.bit_generator.state)
+        with super().undoable():
+            self._replaced = []
+            try:
+                yield
+            except BaseException:
+                for slots, rows in reversed(self._replaced):
+                    for store, old in zip(self._stores, rows, strict=True):
+                        store[slots] = old
+                self._generator.bit_generator.state = bits
+                raise
+            finally:
+                self._replaced = None
 
     def state(self) -> dict[str, NumpyArray]:
         """Everything that a bit-identical continuation needs, as arrays of numbers."""
@@ -175,6 +230,8 @@ class Reservoir(_Kept):
                 f"Create it with capacity={capacity}."
             )
         position, has_half, half = (int(entry) for entry in state["position"])
+        if not 0 <= position <= len(state["buffer"]):
+            raise DataError("The saved generator of a reservoir is damaged. Use another copy.")
         self._generator.bit_generator.state = {
             "bit_generator": "Philox",
             "state": {"counter": state["counter"], "key": state["key"]},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,6 +26,7 @@ from weighbridge.estimators.anneal import (
 from weighbridge.estimators.checks import require_fraction, require_particles
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.sequential import (
+    Kept,
     cloud_state,
     posterior,
     restored_cloud,
@@ -55,6 +58,7 @@ from weighbridge.particles import (
 )
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows, Span
+from weighbridge.undo import restored_on_error
 
 TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess")
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
@@ -216,6 +220,24 @@ class IBISRun:
         if self.num_observations > (self.path[-1][0] if self.path else 0.0):
             self._note(self.num_observations)
 
+    def kept(self) -> Kept | None:
+        """All rows seen; None while their layout is unknown, after a restart."""
+        if not self.num_rows or self.store.layout is None:
+            return None
+        *leaves, weight = [column[: self.num_rows].copy() for column in self.store.columns]
+        return Kept(jax.tree_util.tree_unflatten(self.store.layout, leaves), weight, True)
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the run is as before."""
+        before = self.num_rows
+        try:
+            with restored_on_error(self):
+                yield
+        except BaseException:
+            self.store.cut(before)
+            raise
+
     def _take(self, values: PyTree, weight: np.ndarray) -> None:
         """Weight the particles by these rows; move them wherever the weights would degenerate."""
         size, first_row = len(weight), self.num_rows
@@ -284,14 +306,14 @@ class IBISRun:
         accepted = [np.mean(getattr(step.moves, "acceptance", math.nan)) for step in outcome.steps]
         self.acceptance.append(float(np.mean(accepted)))
 
-    def _weighted(self) -> Cloud:
+    def particles(self) -> Cloud:
         """The particles, with the rows since the last stage in their weights."""
         position, log_weight, origin = self.cloud
         return Cloud(position, jnp.asarray(np.asarray(log_weight) + self.gained), origin)
 
     def _note(self, seen: float, outcome: Annealed | None = None) -> None:
         """Add what is known after these rows to the path: at the end of a stage, or within one."""
-        self.log_evidences, ess = map(np.asarray, _summary(self._weighted()))
+        self.log_evidences, ess = map(np.asarray, _summary(self.particles()))
         steps = [] if outcome is None else outcome.steps
         if steps:
             ess = np.asarray(steps[-1].carried_ess)  # before resampling made it whole
@@ -320,7 +342,7 @@ class IBISRun:
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far."""
         combined = combine_islands(self.log_evidences)
-        samples, log_weights = posterior(self.model, *self._weighted()[:2])
+        samples, log_weights = posterior(self.model, *self.particles()[:2])
         return Evidence(
             log_evidence=combined.log_evidence,
             std_error=combined.std_error,
@@ -379,4 +401,6 @@ class IBISRun:
         self.num_observations = float(plain["num_observations"])
         self.moved_rows = int(plain["moved_rows"])
         self.num_stages = int(plain["num_stages"])
-        self.counts = {name: int(value) for name, value in plain["counts"].items()}
+        self.counts = {name: int(plain["counts"][name]) for name in self.counts}
+        if not 0 <= self.moved_rows <= self.num_rows or self.num_stages < 0:
+            raise ValueError(f"particles moved with {self.moved_rows} rows of {self.num_rows}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,25 +19,50 @@ from weighbridge.result import Evidence
 from weighbridge.target import Rows
 
 
+class Kept(NamedTuple):
+    """Rows that a run has kept, and whether they are all that it has seen."""
+
+    values: PyTree
+    weight: np.ndarray
+    is_complete: bool
+
+
 class SequentialRun(Protocol):
-    """A run under way: rows go in, the evidence so far comes out, and it can be saved.
+    """A run under way: rows go in, the evidence so far comes out, and it can be saved."""
 
-    Attributes:
-        path: what is known after each piece of the rows: observations, log evidence, standard
-            error, annealing steps, ESS, and what else the method tells.
-        num_observations: rows seen, repeated rows counted.
-    """
+    @property
+    def path(self) -> list[tuple[float, ...]]:
+        """What is known after each piece of the rows.
 
-    path: list[tuple[float, ...]]
-    num_observations: float
+        Observations, log evidence, standard error, annealing steps, ESS, and what else the method
+        tells.
+        """
+        ...
+
+    @property
+    def num_observations(self) -> float:
+        """Rows seen, repeated rows counted."""
+        ...
 
     @property
     def num_rows(self) -> int:
         """Rows seen, whatever they count."""
         ...
 
+    def particles(self) -> Cloud:
+        """The particles, weighted by all rows so far."""
+        ...
+
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
         """Bring in at most ``chunk_after`` rows; on an error nothing has changed."""
+        ...
+
+    def undoable(self) -> AbstractContextManager[None]:
+        """A block after which, if it ends in an error, the run is as before."""
+        ...
+
+    def kept(self) -> Kept | None:
+        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
         ...
 
     def flags(self) -> tuple[Status, ...]:

@@ -431,13 +431,27 @@ class SGAISRun(StreamedRun):
         tuning: Any = (arrays["mover/step_size"], arrays["mover/num_moves"])
         self.mover = self.mover.tuned(*tuning)
         self.anchor = None
+        if ("anchor/position" in arrays) != (int(plain["anchor_rows"]) > 0):
+            raise ValueError("the anchor is missing, or its rows are")
         if "anchor/position" in arrays:
+            zero = Sums.zero(self.model.dimension)
             saved: Any = [arrays.get(f"anchor/{name}") for name in Sums._fields]
             sums = Sums(*saved)
+            held = (arrays["anchor/position"], *sums)
+            found, wanted = (
+                [None if leaf is None else (leaf.shape, str(leaf.dtype)) for leaf in leaves]
+                for leaves in (held, (zero.gradient, *zero))
+            )
+            if found != wanted:
+                raise ValueError(f"the anchor has the shapes and types {found}, not {wanted}")
             variance, seen = float(plain["anchor_variance"]), int(plain["anchor_rows"])
+            if not 0 <= variance < math.inf:
+                raise ValueError(f"the anchor has the variance {variance}")
             self.anchor = Anchor(arrays["anchor/position"], sums, variance, seen)
         past, chunk = plain["batch_rows"]
         self.batch_rows = {PAST: int(past), CHUNK: int(chunk)}
+        if min(self.batch_rows.values()) < 1:
+            raise ValueError(f"mini-batches of {self.batch_rows} rows")
         self.noise_bias = float(plain["noise_bias"])
         self.largest_noise = float(plain["largest_noise"])
 

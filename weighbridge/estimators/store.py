@@ -51,6 +51,8 @@ class Store:
 
     def cut(self, num_rows: int) -> None:
         """Forget all rows but the first ones."""
+        if not num_rows:  # what comes next may have other columns
+            self.columns = []
         for column in self.columns:
             column[num_rows : self.num_rows] = column[:1]
         self.num_rows = num_rows

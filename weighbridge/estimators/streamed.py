@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -12,13 +13,20 @@ import numpy as np
 
 from weighbridge.base import PyTree, Status
 from weighbridge.estimators.anneal import Annealed, Cloud, draw_cloud
-from weighbridge.estimators.sequential import cloud_state, posterior, restored_cloud, unexplained
+from weighbridge.estimators.sequential import (
+    Kept,
+    cloud_state,
+    posterior,
+    restored_cloud,
+    unexplained,
+)
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed, double_precision
-from weighbridge.particles import combine_islands, systematic_indices
+from weighbridge.numerics import check_seed, double_precision, systematic_indices
+from weighbridge.particles import combine_islands
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows
+from weighbridge.undo import restored_on_error
 
 TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
 # What is counted over all annealing steps.
@@ -35,6 +43,25 @@ FEW_PARTICLES = 1.5
 # A spread beyond this is not the slow growth of a long stream: islands sit in different modes.
 # They are kept apart, for their spread is all that shows it.
 DISAGREEMENT = 4.0
+
+
+# Points of a path that are kept: a stream may have no end.
+LONGEST_PATH = 8192
+
+
+def shortened(path: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """A path with every two points of its older half made one, which took the steps of both.
+
+    >>> shortened([(1.0, -1.0, 0.1, 3.0), (2.0, -2.0, 0.1, 4.0), (3.0, -3.0, 0.1, 1.0)] * 2)[0]
+    (2.0, -2.0, 0.1, 7.0)
+    """
+    steps = TRACE_COLUMNS.index("annealing_steps")
+    half = len(path) // 4 * 2
+    merged = [
+        (*second[:steps], first[steps] + second[steps], *second[steps + 1 :])
+        for first, second in zip(path[0:half:2], path[1:half:2])
+    ]
+    return merged + path[half:]
 
 
 class Population(Protocol):
@@ -107,6 +134,11 @@ class StreamedRun:
         """Rows seen, whatever they count."""
         return self.rows.num_seen
 
+    def particles(self) -> Cloud:
+        """The particles, weighted by all rows so far."""
+        cloud: Cloud = self.cloud
+        return cloud
+
     @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
         """Bring in one chunk; on an error nothing has changed."""
@@ -164,6 +196,8 @@ class StreamedRun:
                 self.temperature,
             )
         )
+        if len(self.path) > LONGEST_PATH:
+            self.path = shortened(self.path)
 
     def _settle(self) -> None:
         """Resample islands that have drifted apart, and carry the error made so far over.
@@ -202,6 +236,18 @@ class StreamedRun:
     def _knows_heat(self) -> bool:
         """Whether the moves tell their temperature; without it no error can be stated."""
         return not math.isnan(self.temperature)
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the run is as before."""
+        with restored_on_error(self), self.rows.undoable():
+            yield
+
+    def kept(self) -> Kept | None:
+        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
+        if not isinstance(self.rows, Reservoir) or not self.rows.num_kept:
+            return None
+        return Kept(*self.rows.gather(np.arange(self.rows.num_kept)), self.rows.is_complete)
 
     def _latest(self, column: str) -> float:
         return self.path[-1][TRACE_COLUMNS.index(column)]
@@ -281,4 +327,8 @@ class StreamedRun:
         self.heating_bias = float(plain["heating_bias"])
         self.settled_variance = float(plain["settled_variance"])
         self.widest_spread = float(plain["widest_spread"])
-        self.counts = {name: int(value) for name, value in plain["counts"].items()}
+        self.counts = {name: int(plain["counts"][name]) for name in self.counts}
+        if self.num_observations < 0 or not 0 <= self.num_chunks <= self.num_rows:
+            raise ValueError(f"{self.num_chunks} chunks of {self.num_observations} observations")
+        if not 0 <= self.settled_variance < math.inf or not abs(self.heating_bias) < math.inf:
+            raise ValueError(f"errors of {self.settled_variance} and {self.heating_bias}")
