@@ -8,6 +8,7 @@ from __future__ import annotations
 import decimal
 import importlib
 import numbers
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,11 @@ import numpy as np
 from jax import tree_util
 
 from weighbridge.base import DataError, MissingDependencyError, PyTree
+from weighbridge.quarantine import BadRow, Quarantine
 
 Values = PyTree
 NumpyArray = np.ndarray[Any, Any]
+RowPolicy = Literal["raise", "skip", "quarantine"]
 
 _REMEDIES = {
     "text": "Convert it to numbers, or leave the column out.",
@@ -271,8 +274,10 @@ class RowChecker:
     checker is as it was before the block.
 
     Args:
-        on_bad_row: "raise" a DataError, or "skip" the row and count it.
+        on_bad_row: "raise" a DataError, "skip" the row and count it, or "quarantine" it: count it
+            and append it to a file.
         check_rows: maps a block (NaN rows included) to {reason: boolean mask of its bad rows}.
+        quarantine: that file, or a `Quarantine` that several checkers of the same rows share.
 
     >>> checker = RowChecker(on_bad_row="skip")
     >>> checker({"y": np.array([1.0, np.nan, 3.0])}), checker.rows_read, checker.rows_skipped
@@ -281,15 +286,16 @@ class RowChecker:
 
     def __init__(
         self,
-        on_bad_row: Literal["raise", "skip"] = "raise",
+        on_bad_row: RowPolicy = "raise",
         check_rows: Callable[[Values], Mapping[str, NumpyArray]] | None = None,
+        quarantine: str | os.PathLike[str] | Quarantine | None = None,
     ) -> None:
-        if on_bad_row not in ("raise", "skip"):
-            raise DataError(f"on_bad_row is {on_bad_row!r}. Use 'raise' or 'skip'.")
         self.on_bad_row = on_bad_row
         self.check_rows = check_rows
+        self.quarantine = open_quarantine(on_bad_row, quarantine)
         self.rows_read = 0
         self.rows_skipped = 0
+        self.rows_quarantined = 0
         self._structure: list[tuple[str, tuple[int, ...], str]] | None = None
         self._treedef: Any = None
 
@@ -316,14 +322,25 @@ class RowChecker:
             bad |= mask
         num_bad = int(bad.sum())
         if num_bad:
+            columns = list(zip(names, raw))
             if self.on_bad_row == "raise":
-                raise self._bad_row(int(bad.argmax()), num_bad, list(zip(names, raw)), flags)
+                raise self._bad_row(int(bad.argmax()), num_bad, columns, flags)
+            if self.quarantine is not None:
+                self._set_aside(self.quarantine, np.flatnonzero(bad).tolist(), columns, flags)
             values = tree_util.tree_map(lambda leaf: leaf[~bad], values)
         self._structure = self._structure or structure
         self._treedef = treedef
         self.rows_read += rows
-        self.rows_skipped += num_bad
+        if self.quarantine is None:
+            self.rows_skipped += num_bad
+        else:
+            self.rows_quarantined += num_bad
         return values
+
+    @property
+    def rows_left_out(self) -> int:
+        """Bad rows so far, skipped or quarantined."""
+        return self.rows_skipped + self.rows_quarantined
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs, as plain JSON-able values."""
@@ -333,6 +350,8 @@ class RowChecker:
             "structure": structure,
             "rows_read": self.rows_read,
             "rows_skipped": self.rows_skipped,
+            "rows_quarantined": self.rows_quarantined,
+            "quarantine_size": 0 if self.quarantine is None else self.quarantine.size,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -342,6 +361,9 @@ class RowChecker:
         self._treedef = None  # taken from the next block, whose names are compared
         self.rows_read = int(state["rows_read"])
         self.rows_skipped = int(state["rows_skipped"])
+        self.rows_quarantined = int(state["rows_quarantined"])
+        if self.quarantine is not None:
+            self.quarantine.resume(int(state["quarantine_size"]))
 
     def _flags(self, values: Values, rows: int) -> dict[str, NumpyArray]:
         flags = {} if self.check_rows is None else dict(self.check_rows(values))
@@ -361,17 +383,30 @@ class RowChecker:
         columns: list[tuple[str, NumpyArray]],
         flags: dict[str, NumpyArray],
     ) -> DataError:
-        problems = [reason for reason, mask in flags.items() if mask[row]]
-        for name, leaf in reversed(columns):
-            where = np.argwhere(~np.isfinite(leaf[row]))
-            if len(where):
-                element = "[" + ", ".join(map(str, where[0])) + "]" if leaf.ndim > 1 else ""
-                value = leaf[(row, *where[0])]
-                problems.insert(0, f"column '{name}{element}' is {value}")
+        problems = _problems(row, columns, flags)
         more = f" ({num_bad} such rows in this block)" if num_bad > 1 else ""
         return DataError(
             f"Bad {row_name(self.rows_read + row)}: {problems[0]}{more}. Correct it, or pass "
             "on_bad_row='skip', which drops such rows and counts them."
+        )
+
+    def _set_aside(
+        self,
+        quarantine: Quarantine,
+        rows: list[int],
+        columns: list[tuple[str, NumpyArray]],
+        flags: dict[str, NumpyArray],
+    ) -> None:
+        quarantine.add(
+            self.rows_read,
+            [
+                BadRow(
+                    self.rows_read + row,
+                    "; ".join(_problems(row, columns, flags)),
+                    {name: leaf[row].tolist() for name, leaf in columns},
+                )
+                for row in rows
+            ],
         )
 
     def _match(
@@ -412,6 +447,40 @@ class RowChecker:
         return leaves
 
 
+def open_quarantine(
+    on_bad_row: RowPolicy, quarantine: str | os.PathLike[str] | Quarantine | None
+) -> Quarantine | None:
+    """The file for bad rows where the row policy wants one; DataError if the two do not fit."""
+    if on_bad_row not in ("raise", "skip", "quarantine"):
+        raise DataError(f"on_bad_row is {on_bad_row!r}. Use 'raise' or 'skip' or 'quarantine'.")
+    if on_bad_row != "quarantine":
+        if quarantine is not None:
+            raise DataError(
+                f"A quarantine file is named, but on_bad_row is {on_bad_row!r}. Pass "
+                "on_bad_row='quarantine', or leave the file out."
+            )
+        return None
+    if quarantine is None:
+        raise DataError(
+            "on_bad_row='quarantine' writes bad rows to a file: name it with quarantine=PATH."
+        )
+    return quarantine if isinstance(quarantine, Quarantine) else Quarantine(quarantine)
+
+
+def _problems(
+    row: int, columns: list[tuple[str, NumpyArray]], flags: Mapping[str, NumpyArray]
+) -> list[str]:
+    """What is wrong with a row of a block: first its numbers, then what `check_rows` says."""
+    problems = [reason for reason, mask in flags.items() if mask[row]]
+    for name, leaf in reversed(columns):
+        where = np.argwhere(~np.isfinite(leaf[row]))
+        if len(where):
+            element = "[" + ", ".join(map(str, where[0])) + "]" if leaf.ndim > 1 else ""
+            value = leaf[(row, *where[0])]
+            problems.insert(0, f"column '{name}{element}' is {value}")
+    return problems
+
+
 def _all_finite(leaf: NumpyArray) -> bool:
     if leaf.dtype != np.float64:
         return True
@@ -427,7 +496,8 @@ def _check_size(size: int) -> None:
         raise DataError(f"size is {size}. Use a chunk size of at least one row.")
 
 
-def _slice(values: Values, start: int, stop: int) -> Values:
+def slice_rows(values: Values, start: int, stop: int | None) -> Values:
+    """Some rows of a block, as views."""
     return tree_util.tree_map(lambda leaf: leaf[start:stop], values)
 
 
@@ -438,7 +508,7 @@ def split(values: Values, size: int) -> Iterator[Values]:
     [array([0, 1]), array([2, 3]), array([4])]
     """
     _check_size(size)
-    return (_slice(values, i, i + size) for i in range(0, num_rows(values), size))
+    return (slice_rows(values, i, i + size) for i in range(0, num_rows(values), size))
 
 
 def rechunk(blocks: Iterable[Values], size: int | Callable[[int], int]) -> Iterator[Values]:
@@ -470,7 +540,7 @@ def _rechunk(blocks: Iterable[Values], size_after: Callable[[int], int]) -> Iter
         start, rows = 0, num_rows(block)
         while start < rows:
             stop = min(rows, start + size - num_pending)
-            pending.append(_slice(block, start, stop))
+            pending.append(slice_rows(block, start, stop))
             num_pending += stop - start
             start = stop
             if num_pending == size:

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import difflib
 import glob
+import itertools
 import os
 import sys
 import zipfile
@@ -30,6 +31,8 @@ from weighbridge.data import (
     require,
     row_name,
 )
+from weighbridge.json_rows import RowParser
+from weighbridge.line_blocks import first_line, line_blocks
 
 _CSV_BLOCK_BYTES = 1 << 20
 _PARQUET_BATCH_ROWS = 1 << 16
@@ -81,9 +84,14 @@ class _Head(NamedTuple):
     num_rows: int | None
 
 
+class NoRowsError(DataError):
+    """A file that is whole and has no rows."""
+
+
 _Columns = list[str] | None
 _Schema = Mapping[str, type]
-_Reader = Generator[Any, None, None]  # a _Head, then blocks
+Position = dict[str, int]
+_Reader = Generator[Any, None, None]  # a _Head, then blocks, each after its position
 
 
 def open_source(
@@ -92,10 +100,10 @@ def open_source(
     """Open observations for reading in blocks.
 
     Args:
-        data: anything `as_values` takes; a path, a glob or a list of paths to .csv, .parquet or
-            .npz files; "-" (CSV on standard input) or a binary stream of CSV; or an iterable of
-            chunks, each of which `as_values` takes. A list of arrays is one pytree of columns,
-            a list of tables or dicts is a list of chunks.
+        data: anything `as_values` takes; a path, a glob or a list of paths to .csv, .parquet,
+            .npz or .jsonl files; "-" (CSV on standard input) or a binary stream of CSV; or an
+            iterable of chunks, each of which `as_values` takes. A list of arrays is one pytree of
+            columns, a list of tables or dicts is a list of chunks.
         columns: the columns to read, in a file by default all that are numeric.
         schema: column -> float or int, where the type should not be inferred from the first block.
 
@@ -106,6 +114,35 @@ def open_source(
     >>> source.num_rows, list(source.blocks())
     (2, [{'y': array([0, 1])}])
     """
+    columns, types = check_request(columns, schema)
+    if isinstance(data, Source):
+        if columns is not None or types:
+            raise DataError("data is already a Source. Give columns and schema when opening it.")
+        return data
+    if isinstance(data, str) and data == "-":
+        data = sys.stdin
+    if hasattr(data, "readline"):
+        return _open_stream(data, columns, types)
+    if isinstance(data, str | os.PathLike):
+        return _open_files(expand(data), columns, types)
+    if isinstance(data, list | tuple) and data:
+        if all(isinstance(item, str | os.PathLike) for item in data):
+            paths = [path for item in data for path in expand(item)]
+            return _open_files(paths, columns, types)
+        if type(data) is list and all(map(is_table, data)):
+            return Source(lambda: _chunk_blocks(data, columns, types), in_memory=True)
+    is_container = isinstance(data, Mapping) or not tree_util.all_leaves([data])
+    if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
+        once = iter(data) is data
+        return Source(lambda: _chunk_blocks(data, columns, types), reopenable=not once)
+    values = select(as_values(data), columns, types, 0)
+    return Source(lambda: iter([values]), num_rows=num_rows(values), in_memory=True)
+
+
+def check_request(
+    columns: Sequence[str] | None, schema: Mapping[str, type] | None
+) -> tuple[list[str] | None, dict[str, type]]:
+    """The columns and types that were asked for; DataError if they make no sense."""
     types = dict(schema or {})
     if columns is not None:
         columns = [columns] if isinstance(columns, str) else list(columns)
@@ -116,28 +153,7 @@ def open_source(
     for name, kind in types.items():
         if kind not in (float, int):
             raise DataError(f"schema[{name!r}] is {kind!r}. Use float or int (the types).")
-    if isinstance(data, Source):
-        if columns is not None or types:
-            raise DataError("data is already a Source. Give columns and schema when opening it.")
-        return data
-    if isinstance(data, str) and data == "-":
-        data = sys.stdin
-    if hasattr(data, "readline"):
-        return _open_stream(data, columns, types)
-    if isinstance(data, str | os.PathLike):
-        return _open_files(_expand(data), columns, types)
-    if isinstance(data, list | tuple) and data:
-        if all(isinstance(item, str | os.PathLike) for item in data):
-            paths = [path for item in data for path in _expand(item)]
-            return _open_files(paths, columns, types)
-        if type(data) is list and all(map(is_table, data)):
-            return Source(lambda: _chunk_blocks(data, columns, types), in_memory=True)
-    is_container = isinstance(data, Mapping) or not tree_util.all_leaves([data])
-    if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
-        once = iter(data) is data
-        return Source(lambda: _chunk_blocks(data, columns, types), reopenable=not once)
-    values = _select(as_values(data), columns, types, 0)
-    return Source(lambda: iter([values]), num_rows=num_rows(values), in_memory=True)
+    return columns, types
 
 
 def _chunk_blocks(chunks: Iterable[Any], columns: _Columns, schema: _Schema) -> Iterator[Values]:
@@ -145,11 +161,12 @@ def _chunk_blocks(chunks: Iterable[Any], columns: _Columns, schema: _Schema) -> 
     for chunk in chunks:
         values = as_values(chunk, row)
         if num_rows(values):  # an empty list has no columns to select from
-            yield _select(values, columns, schema, row)
+            yield select(values, columns, schema, row)
             row += num_rows(values)
 
 
-def _expand(path: str | os.PathLike[str]) -> list[Path]:
+def expand(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path or a glob names, sorted."""
     text = os.fspath(path)
     if os.path.exists(text) or not glob.has_magic(text):
         return [Path(text)]
@@ -159,7 +176,8 @@ def _expand(path: str | os.PathLike[str]) -> list[Path]:
     return [Path(name) for name in found]
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """DataError unless there is such a file, of a kind that can be read."""
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder. Pass its files, such as '{path}/*.csv'.")
     if not path.exists():
@@ -175,37 +193,64 @@ def _check_file(path: Path) -> None:
         )
 
 
-def _open_files(paths: list[Path], columns: _Columns, schema: _Schema) -> Source:
+def is_readable(name: str) -> bool:
+    """Whether a file of this name can be read; hidden ones are not for us."""
+    return not name.startswith(".") and Path(name).suffix.lower() in _READERS
+
+
+def read_file(
+    path: Path, columns: _Columns, schema: _Schema, position: Position | None = None
+) -> _Reader:
+    """Read one file: a head that tells its columns, then pairs of a position and a block.
+
+    Args:
+        path: the file.
+        columns: the columns to read; None for all that are numeric.
+        schema: their types, where they should not be inferred.
+        position: of a block that an earlier reading gave: begin there. Blocks are cut in a way
+            that depends on their beginning alone, so they are the same from there on.
+    """
+    try:
+        yield from _READERS[path.suffix.lower()](path, columns, schema, position)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except DataError as error:
+        raise type(error)(f"In {path}: {error}") from error
+
+
+def head_of(path: Path, columns: _Columns, schema: _Schema) -> _Head:
+    """The columns of a file, those left out, and its number of rows if it is known."""
+    with contextlib.closing(read_file(path, columns, schema)) as reader:
+        head: _Head = next(reader)
+        return head
+
+
+def head_of_all(paths: Sequence[Path], columns: _Columns, schema: _Schema) -> _Head:
+    """The columns of the first file, which all others must have, and the rows of all together."""
     for path in paths:
-        _check_file(path)
-
-    def read(path: Path, wanted: _Columns) -> _Reader:
-        try:
-            yield from _READERS[path.suffix.lower()](path, wanted, schema)
-        except DataError as error:
-            raise DataError(f"In {path}: {error}") from error
-
-    def head_of(path: Path, wanted: _Columns) -> _Head:
-        with contextlib.closing(read(path, wanted)) as reader:
-            head: _Head = next(reader)
-            return head
-
-    head = head_of(paths[0], columns)
+        check_file(path)
+    head = head_of(paths[0], columns, schema)
     total = head.num_rows
     for path in paths[1:]:
         if total is not None:
-            rows = head_of(path, head.kept).num_rows
+            rows = head_of(path, head.kept, schema).num_rows
             total = None if rows is None else total + rows
+    return head._replace(num_rows=total)
+
+
+def _open_files(paths: list[Path], columns: _Columns, schema: _Schema) -> Source:
+    head = head_of_all(paths, columns, schema)
 
     def start() -> Iterator[Values]:
         for path in paths:
-            with contextlib.closing(read(path, head.kept)) as reader:
+            with contextlib.closing(read_file(path, head.kept, schema)) as reader:
                 next(reader)
-                yield from reader
+                for _, values in reader:
+                    yield values
 
     # Of several NPZ files only one at a time is in memory.
     in_memory = len(paths) == 1 and paths[0].suffix.lower() == ".npz"
-    return Source(start, num_rows=total, in_memory=in_memory, ignored_columns=head.ignored)
+    return Source(start, num_rows=head.num_rows, in_memory=in_memory, ignored_columns=head.ignored)
 
 
 def _open_stream(stream: Any, columns: _Columns, schema: _Schema) -> Source:
@@ -214,7 +259,8 @@ def _open_stream(stream: Any, columns: _Columns, schema: _Schema) -> Source:
         raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
     reader = _read_csv(binary, columns, schema)
     head: _Head = next(reader)
-    return Source(lambda: reader, reopenable=False, ignored_columns=head.ignored)
+    blocks = (values for _, values in reader)
+    return Source(lambda: blocks, reopenable=False, ignored_columns=head.ignored)
 
 
 def _check_present(present: Sequence[str], names: Iterable[str]) -> None:
@@ -231,7 +277,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _select(values: Values, columns: _Columns, schema: _Schema, first_row: int) -> Values:
+def select(values: Values, columns: _Columns, schema: _Schema, first_row: int) -> Values:
     """Keep the requested columns of a block and give them the types of the schema."""
     if columns is None and not schema:
         return values
@@ -262,11 +308,13 @@ def _head(kept: list[str], present: Sequence[str], rows: int | None) -> _Head:
     if not kept:
         raise DataError(f"No column holds numbers (columns: {', '.join(present)}).")
     if rows == 0:
-        raise DataError("There are no rows. Write at least one row of data.")
+        raise NoRowsError("There are no rows. Write at least one row of data.")
     return _Head(kept, [name for name in present if name not in kept], rows)
 
 
-def _read_npz(path: Path, columns: _Columns, schema: _Schema) -> _Reader:
+def _read_npz(
+    path: Path, columns: _Columns, schema: _Schema, position: Position | None = None
+) -> _Reader:
     try:
         with np.load(path, allow_pickle=False) as archive:
             _check_present(archive.files, [*(columns or []), *schema])
@@ -278,12 +326,14 @@ def _read_npz(path: Path, columns: _Columns, schema: _Schema) -> _Reader:
     present = list(arrays)
     if columns is None:
         arrays = {k: v for k, v in arrays.items() if v.dtype.kind in "biuf" or k in schema}
-    values = _select(as_values(arrays), None, schema, 0) if arrays else {}
+    values = select(as_values(arrays), None, schema, 0) if arrays else {}
     yield _head(list(arrays), present, num_rows(values) if arrays else 0)
-    yield values
+    yield {"row": 0}, values
 
 
-def _read_parquet(path: Path, columns: _Columns, schema: _Schema) -> _Reader:
+def _read_parquet(
+    path: Path, columns: _Columns, schema: _Schema, position: Position | None = None
+) -> _Reader:
     pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     try:
         # With pre_buffer pyarrow reads ahead without bound, whatever the batch size.
@@ -303,51 +353,78 @@ def _read_parquet(path: Path, columns: _Columns, schema: _Schema) -> _Reader:
                     "numbers. Convert it to numbers, or leave the column out."
                 )
         yield _head(kept, fields.names, file.metadata.num_rows)
+        wanted = position["row"] if position else 0
+        if wanted > file.metadata.num_rows:
+            raise _changed(f"{file.metadata.num_rows} rows", f"row {wanted}")
         row = 0
-        for batch in file.iter_batches(batch_size=_PARQUET_BATCH_ROWS, columns=kept):
-            yield _select(as_values(batch, row), kept, schema, row)
-            row += batch.num_rows
+        # Group by group, so that those before a position are passed over unread.
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if row + rows <= wanted:
+                row += rows
+                continue
+            for batch in file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=[group], columns=kept):
+                if row >= wanted:
+                    yield {"row": row}, select(as_values(batch, row), kept, schema, row)
+                row += batch.num_rows
 
 
-def _read_csv(source: Any, columns: _Columns, schema: _Schema) -> _Reader:
+def _changed(has: str, place: str) -> DataError:
+    return DataError(
+        f"It has {has}, and reading was to go on at {place}: the file is not what it was. Restore "
+        "it, or start anew."
+    )
+
+
+def _read_json_lines(
+    path: Path, columns: _Columns, schema: _Schema, position: Position | None = None
+) -> _Reader:
+    parser = RowParser(columns, schema)
+    with open(path, "rb") as file:
+        first = first_line(file)
+        if first is None:
+            raise NoRowsError("There are no lines. Write one JSON object on each.")
+        parser.learn(first)
+        yield _head(parser.kept, [*parser.kept, *parser.ignored], None)
+        for block in line_blocks(file, position):
+            if block is not None:
+                yield {"byte": block.byte, "line": block.line}, parser.values(block.lines)
+
+
+def _read_csv(
+    source: Any, columns: _Columns, schema: _Schema, position: Position | None = None
+) -> _Reader:
     """Read every column as text and convert it here, so that an error can name row and value."""
-    pyarrow, arrow_csv = require("pyarrow"), require("pyarrow.csv")
+    pyarrow = require("pyarrow")
     ragged: list[Any] = []
-
-    def note_ragged_row(invalid: Any) -> str:
-        ragged.append(invalid)
-        return "error"
-
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(open(source, "rb")) if isinstance(source, Path) else source
         header = _read_header(stream)
         _check_present(header, [*(columns or []), *schema])
-        kinds: dict[str, str] = {}
+        body = stream.tell() if position else 0
         row = 0
         try:
-            for block in _whole_lines(stream):
-                batch = arrow_csv.read_csv(
-                    pyarrow.BufferReader(block),
-                    arrow_csv.ReadOptions(column_names=header, use_threads=False),
-                    arrow_csv.ParseOptions(
-                        newlines_in_values=True, invalid_row_handler=note_ragged_row
-                    ),
-                    arrow_csv.ConvertOptions(
-                        column_types=dict.fromkeys(header, pyarrow.string()),
-                        include_columns=columns or header,
-                        strings_can_be_null=True,
-                        check_utf8=False,
-                    ),
-                ).combine_chunks()
-                if not batch.num_rows:
-                    continue
-                if not kinds:
-                    kinds = _infer_kinds(batch, schema, columns is not None)
-                    yield _head(list(kinds), columns or header, None)
-                yield {
-                    name: _parse_column(batch.column(name), name, kind, row, name in schema)
-                    for name, kind in kinds.items()
-                }
+            batches = _csv_batches(_whole_lines(stream), header, columns, ragged)
+            first = next(batches, None)
+            if first is None:
+                raise NoRowsError(
+                    "There are no rows after the header. Write at least one row of data."
+                )
+            kinds = _infer_kinds(first[1], schema, columns is not None)
+            yield _head(list(kinds), columns or header, None)
+            batches = itertools.chain([first], batches)
+            if position is not None:
+                row, byte = position["row"], position["byte"]
+                _seek_line(stream, body, byte)
+                batches = _csv_batches(_whole_lines(stream, byte), header, columns, ragged)
+            for byte, batch in batches:
+                yield (
+                    {"byte": byte, "row": row},
+                    {
+                        name: _parse_column(batch.column(name), name, kind, row, name in schema)
+                        for name, kind in kinds.items()
+                    },
+                )
                 row += batch.num_rows
         except pyarrow.ArrowInvalid as error:
             if ragged:
@@ -357,34 +434,76 @@ def _read_csv(source: Any, columns: _Columns, schema: _Schema) -> _Reader:
                     f"{ragged[0].expected_columns}: {ragged[0].text!r}. Correct that line."
                 ) from error
             raise DataError(f"The CSV cannot be read ({error}). Correct the file.") from error
-        if not kinds:
-            raise DataError("There are no rows after the header. Write at least one row of data.")
 
 
-def _whole_lines(stream: Any) -> Iterator[bytes]:
+def _csv_batches(
+    blocks: Iterable[tuple[int, bytes]], header: list[str], columns: _Columns, ragged: list[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Blocks of lines as columns of text, each after its byte; notes the first row of another
+    length."""
+    pyarrow, arrow_csv = require("pyarrow"), require("pyarrow.csv")
+
+    def note_ragged_row(invalid: Any) -> str:
+        ragged.append(invalid)
+        return "error"
+
+    for byte, block in blocks:
+        batch = arrow_csv.read_csv(
+            pyarrow.BufferReader(block),
+            arrow_csv.ReadOptions(column_names=header, use_threads=False),
+            arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note_ragged_row),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pyarrow.string()),
+                include_columns=columns or header,
+                strings_can_be_null=True,
+                check_utf8=False,
+            ),
+        ).combine_chunks()
+        if batch.num_rows:
+            yield byte, batch
+
+
+def _seek_line(stream: Any, body: int, byte: int) -> None:
+    """Go to a byte of the body that begins a line."""
+    size = stream.seek(0, os.SEEK_END) - body
+    if byte:
+        stream.seek(body + byte - 1)
+    if byte > size or (byte and stream.read(1) != b"\n"):
+        raise _changed(f"{size} bytes after the header", f"byte {byte}, which begins no line")
+    stream.seek(body + byte)
+
+
+def _whole_lines(stream: Any, byte: int = 0) -> Iterator[tuple[int, bytes]]:
     """Cut a stream into blocks that end where a line does, and not inside quotes.
 
+    Each comes after the byte that it begins at, and is cut in a way that depends on that alone.
     pyarrow's own streaming reader would do it on a thread of its own, which cannot be stopped
     while it waits for a pipe.
     """
-    rest = b""
-    while piece := stream.read(_CSV_BLOCK_BYTES):
-        rest += piece
-        cut = rest.rfind(b"\n") + 1
-        while cut and rest.count(b'"', 0, cut) % 2:
-            cut = rest.rfind(b"\n", 0, cut - 1) + 1
+    rest, window = b"", _CSV_BLOCK_BYTES
+    while True:
+        while len(rest) < window and (piece := stream.read(window - len(rest))):
+            rest += piece
+        cut = len(rest)
+        if cut == window:
+            cut = rest.rfind(b"\n") + 1
+            while cut and rest.count(b'"', 0, cut) % 2:
+                cut = rest.rfind(b"\n", 0, cut - 1) + 1
+            if not cut:
+                window += _CSV_BLOCK_BYTES
+                continue
         if rest[:cut].strip():
-            yield rest[:cut]
-        rest = rest[cut:] if cut else rest
-    if rest.strip():
-        yield rest
+            yield byte, rest[:cut]
+        if len(rest) < window:
+            return
+        rest, byte, window = rest[cut:], byte + cut, _CSV_BLOCK_BYTES
 
 
 def _read_header(stream: Any) -> list[str]:
     lines = (line.decode("utf-8-sig", "replace") for line in iter(stream.readline, b""))
     header = next(filter(None, csv.reader(lines)), None)
     if header is None:
-        raise DataError("The CSV is empty. It needs a header line with column names, then rows.")
+        raise NoRowsError("The CSV is empty. It needs a header line with column names, then rows.")
     if all(map(looks_numeric, header)):
         raise DataError(
             f"The CSV has no header: its first line is {','.join(header)!r}. "
@@ -428,7 +547,7 @@ def count_csv_rows(path: Path) -> int | None:
     try:
         with open(path, "rb") as stream:
             header = _read_header(stream)
-            for block in _whole_lines(stream):
+            for _, block in _whole_lines(stream):
                 rows += arrow_csv.read_csv(
                     pyarrow.BufferReader(block),
                     arrow_csv.ReadOptions(column_names=header, use_threads=False),
@@ -484,4 +603,5 @@ _READERS: dict[str, Callable[..., _Reader]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".npz": _read_npz,
+    ".jsonl": _read_json_lines,
 }

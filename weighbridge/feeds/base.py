@@ -1,0 +1,96 @@
+"""What a feed is: parcels of rows that each know the place where they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from weighbridge.base import DataError
+from weighbridge.data import Values, slice_rows
+
+Cursor = dict[str, Any]
+NoticeKind = Literal["gap", "duplicate", "unreadable"]
+
+
+class Notice(NamedTuple):
+    """Something about a stream that a user should know, and that does not stop it.
+
+    Attributes:
+        kind: "gap" (rows are missing), "duplicate" (a parcel came again and was left out) or
+            "unreadable" (a line could not be read and is handed out as a bad row).
+        identifier: of the parcel or the place that it is about.
+        text: what to tell.
+    """
+
+    kind: NoticeKind
+    identifier: str | int | None
+    text: str
+
+
+class Parcel(NamedTuple):
+    """Rows that arrive together; an iterable of them is a stream with identifiers.
+
+    Attributes:
+        values: the rows, in any form that ``wb.evidence`` takes in memory; None for a parcel that
+            only brings notices.
+        cursor: the place of its first row, plain JSON with an "offset"; set by the feed.
+        identifier: what tells a parcel that comes twice, and from whole numbers one that is
+            missing.
+        notices: what the feed noticed on the way to it.
+
+    >>> stream = [Parcel([1.0, 2.0], identifier=1), Parcel([3.0], identifier=2)]
+    """
+
+    values: Values
+    cursor: Cursor | None = None
+    identifier: str | int | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+@runtime_checkable
+class Feed(Protocol):
+    """A stream of rows; see ``open_feed``.
+
+    Attributes:
+        seekable: whether `read` can begin at any cursor that it has given, also later and in
+            another process: a run can then be resumed exactly.
+        num_rows: the number of rows, if it is known beforehand.
+    """
+
+    seekable: bool
+    num_rows: int | None
+
+    def describe(self) -> str:
+        """One line on where the rows come from, and whether reading can be resumed there."""
+        ...
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """Parcels from a place on; None says that nothing new has come for a moment."""
+        ...
+
+
+def advanced(cursor: Cursor, offset: int) -> Cursor:
+    """The same place a number of rows further on."""
+    return {**cursor, "offset": cursor.get("offset", 0) + offset}
+
+
+def from_offset(parcel: Parcel, offset: int) -> Parcel:
+    """The parcel without its first rows."""
+    if not offset:
+        return parcel
+    rest = slice_rows(parcel.values, offset, None)
+    return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset))
+
+
+def refuse_cursor(cursor: Cursor | None, what: str) -> None:
+    """A feed that cannot seek says so."""
+    if cursor is not None:
+        raise DataError(
+            f"{what} cannot be read from an earlier place on. Start anew, go on with the rows that "
+            "come now (no cursor), or keep the rows in files."
+        )
+
+
+def bad_cursor(cursor: Cursor, what: str) -> DataError:
+    """The place belongs to something else."""
+    return DataError(f"{cursor!r} is no place in {what}: it was saved for another feed.")

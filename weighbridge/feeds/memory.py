@@ -1,0 +1,33 @@
+"""A feed of rows that are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weighbridge.data import Values, num_rows
+from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset
+
+
+class MemoryFeed:
+    """An array or a table; its cursor counts rows.
+
+    Args:
+        values: normalised observations.
+    """
+
+    seekable = True
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.num_rows: int | None = num_rows(values)
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        return f"{self.num_rows:,} rows in memory"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """All rows from the cursor on, as one parcel."""
+        offset = 0 if cursor is None else cursor.get("offset")
+        if not isinstance(offset, int) or not 0 <= offset <= (self.num_rows or 0):
+            raise bad_cursor(cursor or {}, self.describe())
+        return iter([from_offset(Parcel(self.values, {"offset": 0}), offset)])

@@ -1,0 +1,148 @@
+"""A feed of a pipe, a socket or any other stream of bytes: JSON lines or CSV, read once."""
+
+from __future__ import annotations
+
+import io
+import select
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weighbridge.base import DataError
+from weighbridge.feeds.base import Cursor, Parcel, refuse_cursor
+from weighbridge.feeds.iterables import IterableFeed
+from weighbridge.feeds.json_lines import parcels_of
+from weighbridge.json_rows import RowParser
+from weighbridge.line_blocks import Line
+from weighbridge.sources import open_source
+
+READ_BYTES = 1 << 16
+
+
+class StreamFeed:
+    """Rows from a stream that passes by: JSON lines if it begins with a brace, CSV otherwise.
+
+    Rows of JSON lines are handed out as soon as they are whole, and where nothing comes for a
+    while it is said. CSV is read in large blocks, and waited for.
+
+    Args:
+        stream: opened for reading bytes.
+        columns: the columns to read; by default all that are numeric.
+        schema: column -> float or int.
+        identifier: a field of the JSON lines that tells rows that come twice, and missing ones.
+        lenient: whether a line that cannot be used becomes a bad row and a notice.
+        patience: seconds to wait before telling that nothing new has come.
+
+    >>> feed = StreamFeed(io.BytesIO(b'{"y": 1}\\n{"y": 2}\\n'))
+    >>> [parcel.values["y"].tolist() for parcel in feed.read()]
+    [[1.0, 2.0]]
+    """
+
+    seekable = False
+    num_rows: int | None = None
+
+    def __init__(
+        self,
+        stream: Any,
+        columns: list[str] | None = None,
+        schema: Mapping[str, type] | None = None,
+        *,
+        identifier: str | None = None,
+        lenient: bool = False,
+        patience: float = 0.2,
+    ) -> None:
+        self._stream = getattr(stream, "buffer", stream)
+        if isinstance(self._stream.read(0), str):
+            raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
+        self._columns, self._schema = columns, dict(schema or {})
+        self.patience = patience
+        self._parser = RowParser(columns, self._schema, identifier=identifier, lenient=lenient)
+        self._started = False
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        return "a stream, which can be read only once: no exact resume"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """The rows that have come; half a line waits for its end."""
+        refuse_cursor(cursor, "A stream")
+        if self._started:
+            raise DataError("This stream was already read and cannot be read twice. Open it again.")
+        self._started = True
+        pieces = self._pieces()
+        begun = b""
+        for piece in pieces:
+            if piece is None:
+                yield None
+                continue
+            begun += piece
+            if begun.strip():
+                break
+        if begun.lstrip()[:1] == b"{":
+            yield from self._json_rows(begun, pieces)
+            return
+        if self._parser.identifier is not None:
+            raise DataError("identifier names a field of JSON lines, and the stream holds CSV.")
+        rest = io.BufferedReader(_Prefixed(begun, self._stream))
+        source = open_source(rest, columns=self._columns, schema=self._schema)
+        yield from IterableFeed(source.blocks()).read()
+
+    def _json_rows(self, rest: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
+        byte, number, ended = 0, 1, False
+        while True:
+            cut = len(rest) if ended else rest.rfind(b"\n") + 1
+            lines = []
+            for text in io.BytesIO(rest[:cut]):
+                if text.strip():
+                    lines.append(Line(byte, number, text))
+                byte, number = byte + len(text), number + 1
+            rest = rest[cut:]
+            if lines:
+                if not self._parser.kept:
+                    self._parser.learn(lines[0])
+                place = {"byte": lines[0].byte, "line": lines[0].number}
+                yield from parcels_of(self._parser, lines, place, 0)
+            if ended:
+                return
+            piece = next(pieces, b"")
+            if piece is None:
+                yield None
+            else:
+                ended = not piece
+                rest += piece
+
+    def _pieces(self) -> Iterator[bytes | None]:
+        """What has come, and None where nothing has for a while."""
+        try:
+            descriptor = self._stream.fileno()
+        except (AttributeError, OSError):
+            descriptor = None
+        read = getattr(self._stream, "read1", self._stream.read)
+        while True:
+            if descriptor is not None:
+                ready, _, _ = select.select([descriptor], [], [], self.patience)
+                if not ready:
+                    yield None
+                    continue
+            piece = read(READ_BYTES)
+            if piece == b"":
+                return
+            yield piece
+
+
+class _Prefixed(io.RawIOBase):
+    """A stream with what was already read of it put back."""
+
+    def __init__(self, prefix: bytes, stream: Any) -> None:
+        self._prefix, self._source = prefix, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._prefix[: len(buffer)]
+        self._prefix = self._prefix[len(piece) :]
+        if not piece:
+            read = getattr(self._source, "read1", self._source.read)
+            piece = read(len(buffer)) or b""
+        buffer[: len(piece)] = piece
+        return len(piece)
