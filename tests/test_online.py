@@ -1,7 +1,6 @@
 """A stream: what an update says, saving and resuming, and bad updates that leave no trace."""
 
 import dataclasses
-import json
 import math
 import subprocess
 import sys
@@ -10,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 import weighbridge as wb
+from weighbridge import checkpoint
+from weighbridge.online import SCHEMA
 
 SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50)
 GAUSSIAN = wb.zoo.gaussian.model()
@@ -110,6 +109,32 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
         same_runs(resumed, whole)
     assert whole.result().log_evidence == resumed.result().log_evidence
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.ckpt"], "no temporary file is left"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        wb.SGAIS(num_islands=4, num_particles=16, chunk_size=40, reservoir=60),
+        wb.IBIS(num_islands=4, num_particles=16),
+    ],
+    ids=["sgais", "ibis"],
+)
+def test_a_run_resumes_at_every_chunk(tmp_path, method):
+    whole, path, saved = wb.Online(GAUSSIAN, method, seed=4), tmp_path / "run.ckpt", {}
+    stops = range(0, 201, 40)
+    for stop in stops:
+        if stop:
+            whole.update(DATA[stop - 40 : stop])
+        whole.save(path, extra={"cursor": stop})
+        saved[stop] = path.read_bytes()
+    for stop, content in saved.items():
+        path.write_bytes(content)
+        resumed = wb.Online.load(path, GAUSSIAN, method)
+        assert resumed.extra == {"cursor": stop}
+        for later in stops:
+            if later > stop:
+                resumed.update(DATA[later - 40 : later])
+        same_runs(resumed, whole)
 
 
 def test_a_run_that_overflowed_its_reservoir_resumes(tmp_path):
@@ -213,23 +238,16 @@ def test_a_cut_off_file_is_refused(saved, tmp_path, keep):
 
 
 def test_a_file_that_lacks_a_part_is_refused(saved, tmp_path):
-    with safe_open(str(saved), framework="numpy") as file:
-        header = file.metadata()
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    arrays, metadata = checkpoint.read(saved, SCHEMA)
     broken = tmp_path / "broken.ckpt"
-    # What the numbers need; a checkpoint may carry more.
-    for name in ("position", "log_weight", "path", "rows/counts", "rows/store_0", "rows/counter"):
-        save_file({k: v for k, v in arrays.items() if k != name}, broken, header)
+    # With a checksum that is right: the run itself must see what is missing.
+    for name in arrays:
+        checkpoint.write(broken, SCHEMA, {k: v for k, v in arrays.items() if k != name}, metadata)
         with pytest.raises(wb.CheckpointError, match=r"broken\.ckpt"):
             wb.Online.load(broken, GAUSSIAN, SMALL)
-    shape = arrays["position"].shape
-    save_file(arrays | {"position": np.zeros((shape[0], 3, shape[2]))}, broken, header)
-    with pytest.raises(wb.CheckpointError, match=r"broken\.ckpt"):
-        wb.Online.load(broken, GAUSSIAN, SMALL)
-    metadata = json.loads(header["metadata"])
-    for name in ("run", "checker", "seed"):
+    for name in ("session", "checker", "seed", "on_bad_row", "extra", "model", "method"):
         rest = {k: v for k, v in metadata.items() if k != name}
-        save_file(arrays, broken, header | {"metadata": json.dumps(rest)})
+        checkpoint.write(broken, SCHEMA, arrays, rest)
         with pytest.raises(wb.CheckpointError, match=r"broken\.ckpt"):
             wb.Online.load(broken, GAUSSIAN, SMALL)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,7 @@ from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, choose_reporter
-from weighbridge.result import Evidence
+from weighbridge.result import Evidence, left_out
 from weighbridge.rounds import Limits
 from weighbridge.run import Competitor, as_it_is, open_common, weigh_together
 
@@ -46,6 +46,7 @@ class Comparison:
             evidences; NaN where one of them is unknown.
         num_observations: rows that every model was weighed on.
         rows_skipped: bad rows that were left out.
+        rows_quarantined: bad rows that went to a file.
         flags: reasons for caution of each model; empty where there is none.
         results: the evidence of each model, with its posterior and its path.
     """
@@ -57,6 +58,7 @@ class Comparison:
     probability_errors: dict[str, float]
     num_observations: int
     rows_skipped: int = 0
+    rows_quarantined: int = 0
     flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
     results: dict[str, Evidence] = field(default_factory=dict, repr=False)
 
@@ -101,7 +103,7 @@ class Comparison:
                 "" if name == self.best else self.verdict(name),
             )
         plural = "" if self.num_observations == 1 else "s"
-        skipped = f", {self.rows_skipped:,} skipped" if self.rows_skipped else ""
+        skipped = left_out(self.rows_skipped, self.rows_quarantined)
         lines = [
             str(Table(columns, rows)),
             f"{self.num_observations:,} observation{plural}{skipped}",
@@ -152,6 +154,7 @@ class Comparison:
                 "probabilities": clean(self.probabilities),
                 "probability_errors": clean(self.probability_errors),
                 "rows_skipped": self.rows_skipped,
+                "rows_quarantined": self.rows_quarantined,
                 "status": {
                     name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
                     for name in self.log_evidences
@@ -223,7 +226,7 @@ def compare(
                 "data, method, tolerance and time_limit are for models; these are results. Leave "
                 "them out, or give the models instead."
             )
-    return _compare_results(results, prior_odds, seed)
+    return compare_results(results, prior_odds, seed)
 
 
 def _weigh(
@@ -260,34 +263,55 @@ def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
     return cast(dict[str, Evidence], dict(results))
 
 
-def _compare_results(
-    results: dict[str, Evidence], prior_odds: Mapping[str, float] | None, seed: int
+def compare_results(
+    results: dict[str, Evidence], prior_odds: Mapping[str, float] | None = None, seed: int = 0
 ) -> Comparison:
+    """Compare the evidence of models on the same observations."""
     sizes = {name: result.num_observations for name, result in results.items()}
     if len(set(sizes.values())) > 1:
         raise MethodError(
             f"The models were weighed on different numbers of observations ({sizes}): their "
             "evidences cannot be compared. Run them on the same data."
         )
-    odds = _prior(results, prior_odds)
-    names = list(results)
-    log_evidence = np.array([results[name].log_evidence for name in names])
-    errors = np.array([results[name].std_error for name in names])
-    probability = _normalise(log_evidence + np.log(odds))
-    noise = np.random.default_rng(seed).normal(size=(NUM_DRAWS, len(names)))
-    spread = np.std(_normalise(log_evidence + errors * noise + np.log(odds)), axis=0)
-    best = log_evidence.max()
+    log_evidences = {name: float(result.log_evidence) for name, result in results.items()}
+    std_errors = {name: float(result.std_error) for name, result in results.items()}
+    probabilities, errors = model_probabilities(log_evidences, std_errors, prior_odds, seed)
+    best = max(log_evidences.values())
     return Comparison(
-        log_evidences=dict(zip(names, log_evidence.tolist())),
-        std_errors=dict(zip(names, errors.tolist())),
-        log_bayes_factors=dict(zip(names, (log_evidence - best).tolist())),
-        probabilities=dict(zip(names, probability.tolist())),
-        probability_errors=dict(zip(names, spread.tolist())),
+        log_evidences=log_evidences,
+        std_errors=std_errors,
+        log_bayes_factors={name: value - best for name, value in log_evidences.items()},
+        probabilities=probabilities,
+        probability_errors=errors,
         num_observations=next(iter(sizes.values())),
         rows_skipped=max(result.rows_skipped for result in results.values()),
+        rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
         results=results,
     )
+
+
+def model_probabilities(
+    log_evidences: Mapping[str, float],
+    std_errors: Mapping[str, float],
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Posterior probabilities of models, and their standard deviations.
+
+    Those are over normal errors of the log evidences; NaN where one of these is unknown.
+
+    >>> model_probabilities({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 3.0})
+    ({'a': 0.25, 'b': 0.75}, {'a': 0.0, 'b': 0.0})
+    """
+    names = list(log_evidences)
+    heights = np.array([log_evidences[name] for name in names])
+    heights = heights + np.log(check_prior_odds(names, prior_odds))
+    errors = np.array([std_errors[name] for name in names])
+    noise = np.random.default_rng(seed).normal(size=(NUM_DRAWS, len(names)))
+    spread = np.std(_normalise(heights + errors * noise), axis=0)
+    probabilities = _normalise(heights).tolist()
+    return dict(zip(names, probabilities)), dict(zip(names, spread.tolist()))
 
 
 def jeffreys(log_bayes_factor: float) -> str:
@@ -302,12 +326,13 @@ def jeffreys(log_bayes_factor: float) -> str:
     return "decisive"
 
 
-def _prior(results: Mapping[str, Evidence], prior_odds: Mapping[str, float] | None) -> np.ndarray:
+def check_prior_odds(names: Sequence[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:
+    """The prior weight of each model, equal by default; an error for what cannot be one."""
     if prior_odds is None:
-        return np.ones(len(results))
-    if set(prior_odds) != set(results):
-        raise MethodError(f"prior_odds must name each of {list(results)}, and no other model.")
-    odds = np.array([float(prior_odds[name]) for name in results])
+        return np.ones(len(names))
+    if set(prior_odds) != set(names):
+        raise MethodError(f"prior_odds must name each of {list(names)}, and no other model.")
+    odds = np.array([float(prior_odds[name]) for name in names])
     if not np.all(np.isfinite(odds)) or np.any(odds <= 0):
         raise MethodError(f"prior_odds must be positive, not {dict(prior_odds)}.")
     return odds

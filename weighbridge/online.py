@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from weighbridge import checkpoint
-from weighbridge.base import CheckpointError
+from weighbridge.changes import Change, Changes
 from weighbridge.data import as_values
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
 from weighbridge.run import RowPolicy, Session, Update, update_session
+from weighbridge.saving import (
+    KEY_KIND,
+    check_identity,
+    identity,
+    refusing,
+    restore_session,
+    row_policy,
+    session_state,
+)
 
-SCHEMA = "weighbridge.online.1"
+SCHEMA = "weighbridge.online.2"
 
 
 class Online:
@@ -28,7 +34,13 @@ class Online:
         model: a ``wb.Model``.
         method: a method object, or its name.
         seed: the same seed and the same updates give the same numbers.
-        on_bad_row: "raise", or "skip" to leave out and count rows that cannot be used.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
+            or "quarantine": count them and append them to a file, with the reason.
+        quarantine: that file.
+        changes: looks for changes of the stream, and says what to do about them; None does not.
+
+    Attributes:
+        extra: what was saved beside the run that was loaded, such as the cursor of its source.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(60, seed=1)
@@ -46,14 +58,31 @@ class Online:
         seed: int = 0,
         *,
         on_bad_row: RowPolicy = "raise",
+        quarantine: str | Path | None = None,
+        changes: Changes | None = None,
     ) -> None:
         self.seed, self.on_bad_row = seed, on_bad_row
-        self._session = Session(model, resolve_sequential(method), seed, on_bad_row)
+        self.extra: dict[str, Any] = {}
+        self.quarantine = quarantine
+        self._settings = changes
+        self._session = Session(
+            model,
+            resolve_sequential(method),
+            seed,
+            on_bad_row,
+            quarantine=quarantine,
+            changes=changes,
+        )
 
     @property
     def num_observations(self) -> int:
         """Rows seen so far, repeated rows counted."""
         return round(self._session.run.num_observations)
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of the stream that were found so far."""
+        return list(self._session.changes)
 
     def update(self, data: Any) -> Update:
         """Absorb rows, any number of them; nothing is held back for later.
@@ -66,58 +95,65 @@ class Online:
         """The evidence of everything seen, with the posterior and the path."""
         return self._session.result()
 
-    def save(self, path: str | Path) -> None:
-        """Write the run to one file, whole or not at all."""
+    def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
+        """Write the run to one file, whole or not at all.
+
+        Args:
+            path: the file; what is there is replaced.
+            extra: plain values to keep beside the run, such as the cursor of its source.
+        """
         session = self._session
-        arrays, plain = session.run.state()
+        arrays, plain = session_state(session)
         metadata = {
-            "model": session.model.fingerprint(),
-            "method": _describe(session.method),
+            **identity(session.model, session.method),
             "seed": self.seed,
+            "key": KEY_KIND,
             "on_bad_row": self.on_bad_row,
-            "elapsed": session.elapsed,
+            "changes": None if self._settings is None else asdict(self._settings),
             "checker": session.checker.state(),
-            "weight_counts_rows": session.weight_counts_rows,
-            "run": plain,
+            "session": plain,
+            "extra": dict(extra or {}),
         }
         checkpoint.write(path, SCHEMA, arrays, metadata)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model, method: str | Method = "auto") -> Online:
+    def load(
+        cls,
+        path: str | Path,
+        model: Model,
+        method: str | Method = "auto",
+        *,
+        on_bad_row: RowPolicy | None = None,
+        quarantine: str | Path | None = None,
+        limit: int = checkpoint.LARGEST_FILE,
+    ) -> Online:
         """Continue a saved run, bit for bit as if it had never stopped.
+
+        A file that is damaged, or of another model, method or version of the format, is refused
+        with a ``CheckpointError``; nothing in it is run.
 
         Args:
             path: what ``save`` wrote.
             model: the model of that run.
             method: the method of that run.
+            on_bad_row: what to do with bad rows from now on; by default as before.
+            quarantine: the file for them, where they are kept: a checkpoint does not say where
+                to write.
+            limit: bytes beyond which a file is refused unread.
         """
-        arrays, metadata = checkpoint.read(path, SCHEMA)
-        chosen = resolve_sequential(method)
-        if metadata.get("model") != model.fingerprint():
-            raise CheckpointError(
-                f"{path} was saved with another model (another prior or log-likelihood). Load it "
-                "with the model it was saved with, or start a new run."
+        path = Path(path)
+        arrays, metadata = checkpoint.read(path, SCHEMA, limit)
+        check_identity(path, metadata, model, resolve_sequential(method))
+        with refusing(path):
+            online = cls(
+                model,
+                method,
+                metadata["seed"],
+                on_bad_row=row_policy(path, metadata["on_bad_row"], on_bad_row, quarantine),
+                quarantine=quarantine,
+                changes=None if (saved := metadata["changes"]) is None else Changes(**saved),
             )
-        if metadata.get("method") != _describe(chosen):
-            raise CheckpointError(
-                f"{path} was saved with another method or other settings. Give load the method "
-                "it was saved with: Online.load(path, model, method)."
-            )
-        try:
-            online = cls(model, method, metadata["seed"], on_bad_row=metadata["on_bad_row"])
-            session = online._session
-            session.run.restore(arrays, metadata["run"])
-            session.checker.restore(metadata["checker"])
-            session.weight_counts_rows = metadata["weight_counts_rows"]
-            session.elapsed = float(metadata["elapsed"])
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CheckpointError(f"{path} is not a complete run: {error!r}.") from error
+            online._session.checker.restore(metadata["checker"])
+            restore_session(online._session, arrays, metadata["session"])
+            online.extra = dict(metadata["extra"])
         return online
-
-
-def _describe(method: Any) -> str:
-    """A hash of a method's settings; numbers enter by value, whatever array holds them."""
-    fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
-    leaves, structure = jax.tree_util.tree_flatten(fields)
-    numbers = [np.asarray(leaf).tolist() for leaf in leaves]
-    return hashlib.sha256(repr((structure, numbers)).encode()).hexdigest()[:16]

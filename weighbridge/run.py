@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree, Status
-from weighbridge.data import RowChecker, join, num_rows, rechunk
+from weighbridge.changes import Change, Changes
+from weighbridge.data import RowChecker, join, num_rows, open_quarantine, rechunk
+from weighbridge.data import RowPolicy as RowPolicy
 from weighbridge.estimators import (
     SGAIS,
     Method,
@@ -25,11 +28,13 @@ from weighbridge.estimators import (
 from weighbridge.estimators.anneal import Report
 from weighbridge.model import Model, check_row_function, split_weight
 from weighbridge.progress import Reporter, choose_reporter
+from weighbridge.quarantine import Quarantine
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits, run_rounds
 from weighbridge.sources import Source, open_source
+from weighbridge.watched import WatchedRun, annealing_steps
 
-RowPolicy = Literal["raise", "skip"]
+QuarantineFile = str | os.PathLike[str] | Quarantine
 OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
 
 
@@ -45,8 +50,10 @@ class Update:
         annealing_steps: of these rows, averaged over islands and summed over chunks.
         ess: effective particles of an island, on average.
         rows_skipped: bad rows left out of this update.
+        rows_quarantined: bad rows of this update that went to the quarantine file.
         flags: every reason for caution.
         elapsed: seconds that this update took.
+        changes: changes of the stream that these rows showed, if they are looked for.
     """
 
     log_evidence: float
@@ -56,8 +63,10 @@ class Update:
     annealing_steps: float
     ess: float
     rows_skipped: int
+    rows_quarantined: int
     flags: tuple[Status, ...]
     elapsed: float
+    changes: tuple[Change, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -74,19 +83,21 @@ def require_model(model: Any) -> None:
         )
 
 
-def nothing_to_weigh(rows_skipped: int) -> str:
+def nothing_to_weigh(rows_left_out: int) -> str:
     """What to say when no row is left."""
-    reason = ", or every row was skipped." if rows_skipped else "."
+    reason = ", or every row was skipped." if rows_left_out else "."
     return f"There is no row to weigh: the data is empty{reason}"
 
 
 class Admission:
     """The gate that every block of rows passes, for one model."""
 
-    def __init__(self, model: Model, on_bad_row: RowPolicy) -> None:
+    def __init__(
+        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+    ) -> None:
         require_model(model)
         self.model = model
-        self.checker = RowChecker(on_bad_row, self._check_rows)
+        self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
         self.weight_counts_rows: bool | None = None
 
     def admit(self, values: PyTree) -> PyTree:
@@ -104,10 +115,11 @@ class Admission:
         """What a result should tell about its rows."""
         return {
             "rows_skipped": self.checker.rows_skipped,
+            "rows_quarantined": self.checker.rows_quarantined,
             "weighted_rows": bool(self.weight_counts_rows),
         }
 
-    def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
+    def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
         """The rows that the model cannot have, and those with a negative weight."""
         flags = {} if self.model.check_rows is None else dict(self.model.check_rows(values))
         if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
@@ -125,11 +137,32 @@ class Session(Admission):
         seed: int,
         on_bad_row: RowPolicy,
         first_island: int = 0,
+        quarantine: QuarantineFile | None = None,
+        changes: Changes | None = None,
     ) -> None:
-        super().__init__(model, on_bad_row)
+        super().__init__(model, on_bad_row, quarantine)
+        if changes is not None and not isinstance(changes, Changes):
+            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
         self.method = method
-        self.run: SequentialRun = method.start(model, seed=seed, first_island=first_island)
+        self.run: SequentialRun
+        if changes is None:
+            self.run = method.start(model, seed=seed, first_island=first_island)
+        else:
+            self.run = WatchedRun(method, model, seed, first_island, changes)
         self.elapsed = 0.0
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes that were found so far."""
+        return self.run.changes if isinstance(self.run, WatchedRun) else []
+
+    def chunk_after(self, rows_seen: int) -> int:
+        """Rows of the next chunk, where all are at hand."""
+        if not isinstance(self.run, WatchedRun):
+            return self.method.chunk_after(rows_seen, in_memory=True)
+        # The rate of false alarms is that of a chunk: its size must not grow.
+        window = self.run.detector.changes.window
+        return min(self.method.chunk_after(rows_seen, in_memory=False), window)
 
     def absorb(self, values: PyTree) -> None:
         """Bring in one chunk of admitted rows."""
@@ -140,7 +173,7 @@ class Session(Admission):
     def result(self) -> Evidence:
         """The evidence so far."""
         if not self.run.path:
-            raise DataError(nothing_to_weigh(self.checker.rows_skipped))
+            raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         return self.run.result(self.elapsed, self.noticed())
 
 
@@ -150,13 +183,13 @@ def update_session(session: Session, values: PyTree) -> Update:
         raise DataError("The update has no rows. Skip it, or wait until there is one.")
     began = time.perf_counter()
     run, skipped = session.run, session.checker.rows_skipped
+    quarantined = session.checker.rows_quarantined
     checked, counted = session.checker.state(), session.weight_counts_rows
     rows = session.admit(values)
-    before, first = (run.path[-1][1] if run.path else 0.0), len(run.path)
+    before, steps_before = (run.path[-1][1] if run.path else 0.0), annealing_steps(run)
     absorbed, seen_before = 0, run.num_rows
-    # All rows of an update are at hand: where chunks may grow they do.
-    sizes = partial(session.method.chunk_after, in_memory=True)
-    for chunk in rechunk([rows], lambda taken: sizes(seen_before + taken)):
+    changes_before = len(session.changes)
+    for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
         try:
             session.absorb(chunk)
         except Exception as error:
@@ -176,11 +209,13 @@ def update_session(session: Session, values: PyTree) -> Update:
         std_error=std_error,
         log_predictive=log_evidence - before,
         num_observations=round(seen),
-        annealing_steps=sum(point[3] for point in run.path[first:]),
+        annealing_steps=annealing_steps(run) - steps_before,
         ess=run.path[-1][4],
         rows_skipped=session.checker.rows_skipped - skipped,
+        rows_quarantined=session.checker.rows_quarantined - quarantined,
         flags=run.flags(),
         elapsed=elapsed,
+        changes=tuple(session.changes[changes_before:]),
     )
 
 
@@ -194,6 +229,7 @@ def evidence(
     time_limit: float | None = None,
     progress: bool | Reporter | None = None,
     on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
 ) -> Evidence:
     r"""The log evidence of a model on data, log Z = log \int p(data | theta) p(theta) d theta.
 
@@ -206,7 +242,9 @@ def evidence(
         tolerance: standard error (nats) to reach; islands are added until it is.
         time_limit: seconds after which no more islands are added.
         progress: True or False, or a reporter; by default a bar on a terminal.
-        on_bad_row: "raise", or "skip" to leave out and count rows that cannot be used.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
+            or "quarantine": count them and append them to a file, with the reason.
+        quarantine: that file.
 
     Returns:
         The log evidence with its error, the posterior, and the path.
@@ -229,6 +267,7 @@ def evidence(
         seed=seed,
         limits=limits,
         on_bad_row=on_bad_row,
+        quarantine=quarantine,
         reporter=choose_reporter(progress),
     )
     return replace(results[""], elapsed=time.perf_counter() - began)
@@ -248,8 +287,10 @@ def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Sourc
 class Held(Admission):
     """All observations of a model, checked and held in memory, for methods that need them so."""
 
-    def __init__(self, model: Model, on_bad_row: RowPolicy) -> None:
-        super().__init__(model, on_bad_row)
+    def __init__(
+        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+    ) -> None:
+        super().__init__(model, on_bad_row, quarantine)
         self.blocks: list[PyTree] = []
 
     def add(self, values: PyTree) -> None:
@@ -265,7 +306,7 @@ class Held(Admission):
         if self.model.log_likelihood is None:
             return values, None
         if values is None:
-            raise DataError(nothing_to_weigh(self.checker.rows_skipped))
+            raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         return split_weight(values, bool(self.weight_counts_rows))
 
     def estimate(
@@ -277,6 +318,23 @@ class Held(Admission):
             self.model, values, weight, seed=seed, first_island=first_island, report=report
         )
         return replace(result, diagnostics={**result.diagnostics, **self.noticed()})
+
+
+def hold(
+    model: Model,
+    data: Any,
+    caller: str,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> tuple[PyTree, np.ndarray | None]:
+    """All observations that a function was given for a model, checked, and their weights."""
+    if data is None and model.log_likelihood is not None:
+        raise DataError(f"{caller} needs rows for this model: give it data.")
+    held = Held(model, on_bad_row, quarantine)
+    if data is not None:
+        for block in open_source(data).blocks():
+            held.add(block)
+    return held.contents()
 
 
 @dataclass(frozen=True)
@@ -292,6 +350,13 @@ def as_it_is(values: PyTree) -> PyTree:
     return values
 
 
+class Policy(NamedTuple):
+    """What becomes of bad rows, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: Quarantine | None
+
+
 def weigh_together(
     competitors: Mapping[str, Competitor],
     source: Source,
@@ -300,6 +365,7 @@ def weigh_together(
     seed: int = 0,
     limits: Limits | None = None,
     on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
     reporter: Reporter,
 ) -> dict[str, Evidence]:
     """The evidence of several models in one pass over data that may be read only once.
@@ -310,17 +376,17 @@ def weigh_together(
     limits = limits or Limits()
     names = list(competitors)
     try:
+        # One for all models and rounds, so that a row is written once.
+        policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None
-            one_round = _held_rounds(
-                competitors, source, method, seed, on_bad_row, reporter, numbered
-            )
+            one_round = _held_rounds(competitors, source, method, seed, policy, reporter, numbered)
             return run_rounds(one_round, names, method, limits, repeatable=True)
         rows = source.num_rows if source.in_memory else None
         if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
             # Rows that are in memory anyway can all be reached: no reservoir is needed.
             method = replace(method, reservoir=max(method.reservoir, rows))
-        one_round = _streamed_rounds(competitors, source, method, seed, on_bad_row, reporter)
+        one_round = _streamed_rounds(competitors, source, method, seed, policy, reporter)
         return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
         reporter.close()
@@ -331,12 +397,12 @@ def _held_rounds(
     source: Source,
     method: Tempering,
     seed: int,
-    on_bad_row: RowPolicy,
+    policy: Policy,
     reporter: Reporter,
     numbered: bool,
 ) -> OneRound:
     """Hold all the data, and give a function that runs one round of islands on them."""
-    holders = {name: Held(c.model, on_bad_row) for name, c in competitors.items()}
+    holders = {name: Held(c.model, *policy) for name, c in competitors.items()}
     for block in source.blocks():
         for name, held in holders.items():
             held.add(competitors[name].view(block))
@@ -358,14 +424,21 @@ def _streamed_rounds(
     source: Source,
     method: SequentialMethod,
     seed: int,
-    on_bad_row: RowPolicy,
+    policy: Policy,
     reporter: Reporter,
 ) -> OneRound:
     """A function that runs one round of islands in one pass over the data."""
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         sessions = {
-            name: Session(competitors[name].model, method, seed, on_bad_row, first_island)
+            name: Session(
+                competitors[name].model,
+                method,
+                seed,
+                policy.on_bad_row,
+                first_island,
+                policy.quarantine,
+            )
             for name in names
         }
         reporter.start(source.num_rows)

@@ -4,6 +4,7 @@ from weighbridge.plots.bounds import plot_bounds
 from weighbridge.plots.canvas import check_figure_place, new_figure, save_figure
 from weighbridge.plots.chains import plot_chains
 from weighbridge.plots.checks import plot_checks
+from weighbridge.plots.history import plot_history
 from weighbridge.plots.models import plot_comparison
 from weighbridge.plots.paths import plot_paths
 from weighbridge.plots.posterior import plot_posterior
@@ -19,6 +20,7 @@ __all__ = [
     "plot_checks",
     "plot_comparison",
     "plot_draws",
+    "plot_history",
     "plot_paths",
     "plot_posterior",
     "plot_ranks",

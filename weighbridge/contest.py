@@ -1,0 +1,155 @@
+"""Several models on the same rows: one gate for all, and no model ahead of the others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weighbridge.base import DataError, MethodError, PyTree
+from weighbridge.data import RowChecker, num_rows, rechunk
+from weighbridge.estimators import Method, resolve_sequential
+from weighbridge.feeds import Continuity, Notice
+from weighbridge.model import Model, check_row_function
+from weighbridge.parallel import in_threads
+from weighbridge.run import RowPolicy, Session
+from weighbridge.undo import restored_on_error
+from weighbridge.watched import annealing_steps
+
+Methods = str | Method | Mapping[str, str | Method]
+
+
+class Taken(NamedTuple):
+    """What became of some rows.
+
+    Attributes:
+        annealing_steps: of each model.
+        rows_skipped: bad rows that were left out.
+        rows_quarantined: bad rows that went to the quarantine file.
+        is_new: whether they were taken; not if they had come before.
+        notices: what their identifier tells.
+    """
+
+    annealing_steps: dict[str, float]
+    rows_skipped: int
+    rows_quarantined: int
+    is_new: bool
+    notices: tuple[Notice, ...]
+
+
+class Contest:
+    """Runs of several models on the same rows.
+
+    Args:
+        seed: of every run.
+        on_bad_row: what to do with rows that one of the models cannot use.
+        quarantine: the file that they go to.
+    """
+
+    def __init__(self, seed: int, on_bad_row: RowPolicy, quarantine: str | Path | None) -> None:
+        self.seed = seed
+        self.sessions: dict[str, Session] = {}
+        self.checker = RowChecker(on_bad_row, self._check_rows, quarantine)
+        self.continuity = Continuity()
+
+    def begin(self, model: Model, method: str | Method) -> Session:
+        """A run that has seen no rows, for the common gate; it does not take part yet."""
+        session = Session(model, resolve_sequential(method), self.seed, "raise")
+        session.checker = self.checker
+        return session
+
+    def take(self, values: PyTree, identifier: str | int | None) -> Taken:
+        """Check rows for all models and absorb them; on an error every one is as before."""
+        if num_rows(values) == 0:
+            raise DataError("The update has no rows. Skip it, or wait until there is one.")
+        skipped, quarantined = self.checker.rows_skipped, self.checker.rows_quarantined
+        steps = dict.fromkeys(self.sessions, 0.0)
+        is_new, notice = True, None
+        with self._undoable():
+            if identifier is not None:
+                is_new, notice = self.continuity.check(identifier)
+            if is_new and num_rows(rows := self._admit(values)):
+                steps = self.absorb(rows)
+        return Taken(
+            steps,
+            self.checker.rows_skipped - skipped,
+            self.checker.rows_quarantined - quarantined,
+            is_new,
+            (notice,) if notice else (),
+        )
+
+    def absorb(self, rows: PyTree) -> dict[str, float]:
+        """Absorb rows that were checked into every model; tells the annealing steps."""
+        return in_threads(partial(_absorb, rows=rows), self.sessions)
+
+    def _admit(self, values: PyTree) -> PyTree:
+        """Check rows for all models; the first also check the models against their columns."""
+        for session in self.sessions.values():
+            if session.weight_counts_rows is None:
+                session.weight_counts_rows = check_row_function(session.model, values)
+        return self.checker(values)
+
+    def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
+        """The rows that one of the models cannot have."""
+        flags: dict[str, np.ndarray] = {}
+        for session in self.sessions.values():
+            for reason, mask in session.check_rows(values).items():
+                flags[reason] = mask | flags[reason] if reason in flags else mask
+        return flags
+
+    @contextlib.contextmanager
+    def _undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, every model is as before."""
+        checked, identifiers = self.checker.state(), self.continuity.state()
+        with contextlib.ExitStack() as stack:
+            for session in self.sessions.values():
+                stack.enter_context(restored_on_error(session))
+                stack.enter_context(session.run.undoable())
+            try:
+                yield
+            except BaseException:
+                self.checker.restore(checked)
+                self.continuity.restore(identifiers)
+                raise
+
+
+def check_models(models: Any) -> None:
+    """Refuse what are no models by name."""
+    if not isinstance(models, Mapping) or not models:
+        raise MethodError(
+            "models must be a mapping from names to models, as in {'linear': ...}, with one or "
+            f"more of them, not {models!r}."
+        )
+    for name, model in models.items():
+        if not isinstance(name, str) or not name:
+            raise MethodError(f"The name of a model must be a text, not {name!r}.")
+        if not isinstance(model, Model):
+            raise MethodError(f"{name!r} must be a wb.Model, not {type(model).__name__}.")
+
+
+def choose_methods(names: list[str], method: Methods) -> dict[str, str | Method]:
+    """The method of each model."""
+    if not isinstance(method, Mapping):
+        return dict.fromkeys(names, method)
+    if set(method) != set(names):
+        raise MethodError(f"method must name each of {names}, and no other model, or be one.")
+    return {name: method[name] for name in names}
+
+
+def _absorb(session: Session, rows: PyTree) -> float:
+    """Absorb rows that were checked, chunk by chunk; tells the annealing steps."""
+    before, seen = annealing_steps(session.run), session.run.num_rows
+    sizes = partial(session.method.chunk_after, in_memory=True)
+    for chunk in rechunk([rows], lambda taken: sizes(seen + taken)):
+        session.absorb(chunk)
+    return annealing_steps(session.run) - before
+
+
+def latest(session: Session) -> tuple[float, float]:
+    """Log evidence and its error; both 0 of no rows."""
+    path = session.run.path
+    return (path[-1][1], path[-1][2]) if path else (0.0, 0.0)
