@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -17,6 +18,8 @@ import typer
 import weighbridge
 
 if TYPE_CHECKING:
+    import threading
+
     from weighbridge.estimators import Method
     from weighbridge.progress import Reporter
 
@@ -24,11 +27,15 @@ EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 # The library's messages name arguments of Python; these are the options of the same meaning.
 OPTIONS = (
-    (r"(pass )?on_bad_row='skip'", "use --on-bad-row skip"),
+    (r"(pass )?on_bad_row='(skip|quarantine)'", r"use --on-bad-row \2"),
+    (r"quarantine=PATH", "--quarantine FILE"),
     (r"schema=\{'([^']*)': (\w+)\}", r"--schema \1=\2"),
     (r"with columns=\[\.\.\.\]", "with --features"),
     (r"^(tolerance) must", r"--\1 must"),
     (r"\btime_limit\b", "--time-limit"),
+    (r"\bchunk_size\b", "--chunk-size"),
+    (r"\bhalf_life\b", "--half-life"),
+    (r"\bfalse_alarm_rate\b", "--false-alarm-rate"),
 )
 
 Parameters = ParamSpec("Parameters")
@@ -48,6 +55,7 @@ class OnBadRow(enum.StrEnum):
 
     RAISE = "raise"
     SKIP = "skip"
+    QUARANTINE = "quarantine"
 
 
 def _answering(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
@@ -150,7 +158,14 @@ BatchOption = Annotated[
 ]
 BadRowOption = Annotated[
     OnBadRow,
-    typer.Option("--on-bad-row", help="raise, or skip to leave such rows out and count them."),
+    typer.Option(
+        "--on-bad-row",
+        help="raise, or leave such rows out and count them: skip, or quarantine them in a file.",
+    ),
+]
+QuarantineOption = Annotated[
+    Path | None,
+    typer.Option("--quarantine", help="File that quarantined rows are appended to (JSON lines)."),
 ]
 SchemaOption = Annotated[
     str | None,
@@ -195,6 +210,7 @@ def evidence(
     chunk_size: ChunkOption = None,
     batch_size: BatchOption = None,
     on_bad_row: BadRowOption = OnBadRow.RAISE,
+    quarantine: QuarantineOption = None,
     schema: SchemaOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -204,16 +220,17 @@ def evidence(
     """Log evidence of one model on a table."""
     from weighbridge import checkpoint, commands, plots
     from weighbridge.rounds import Limits
+    from weighbridge.tables import Table
 
     if save is not None:
         checkpoint.check_place(save)
     if plot is not None:
         plots.check_figure_place(plot)
-    table = commands.Table(data, target, features, standardise, schema)
+    table = Table(data, target, features, standardise, schema)
     chosen = _method(method, particles, islands, chunk_size, batch_size)
     limits = Limits(tolerance, time_limit)
     results = commands.weigh(
-        [model], table, chosen, seed, on_bad_row.value, _reporter(quiet), limits
+        [model], table, chosen, seed, on_bad_row.value, _reporter(quiet), limits, quarantine
     )
     result = results[model]
     print(result.to_json() if json else result, flush=True)
@@ -245,6 +262,7 @@ def compare(
     chunk_size: ChunkOption = None,
     batch_size: BatchOption = None,
     on_bad_row: BadRowOption = OnBadRow.RAISE,
+    quarantine: QuarantineOption = None,
     schema: SchemaOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -256,18 +274,176 @@ def compare(
     from weighbridge import commands, plots
     from weighbridge.comparison import compare as compare_results
     from weighbridge.rounds import Limits
+    from weighbridge.tables import Table
 
     *names, data = models_and_data
     if plot is not None:
         plots.check_figure_place(plot)
-    table = commands.Table(data, target, features, standardise, schema)
+    table = Table(data, target, features, standardise, schema)
     chosen = _method(method, particles, islands, chunk_size, batch_size)
     limits = Limits(tolerance, time_limit)
-    results = commands.weigh(names, table, chosen, seed, on_bad_row.value, _reporter(quiet), limits)
+    results = commands.weigh(
+        names, table, chosen, seed, on_bad_row.value, _reporter(quiet), limits, quarantine
+    )
     comparison = compare_results(results)
     print(comparison.to_json() if json else comparison, flush=True)
     if plot is not None:
         plots.save_figure(comparison.plot(), plot)
+
+
+class WhatToDo(enum.StrEnum):
+    """What to do at a change point."""
+
+    OFF = "off"
+    KEEP = "keep"
+    RESTART = "restart"
+    COMPETE = "compete"
+
+
+@app.command()
+@_answering
+def watch(
+    models_and_source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... SOURCE",
+            help="Models (as in `weighbridge evidence`), then where the rows come from: files, a "
+            "directory, - for JSON lines or CSV on standard input, or redis://HOST/DB?stream=NAME.",
+        ),
+    ],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Run directory; started again, it goes on."
+        ),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for more rows at the end of the source.")
+    ] = False,
+    target: TargetOption = None,
+    features: FeaturesOption = None,
+    schema: SchemaOption = None,
+    method: MethodOption = "auto",
+    seed: SeedOption = 0,
+    particles: ParticlesOption = None,
+    islands: IslandsOption = None,
+    chunk_size: Annotated[
+        int, typer.Option("--chunk-size", min=1, help="Rows of an update.")
+    ] = 500,
+    batch_size: BatchOption = None,
+    reservoir: Annotated[
+        int | None, typer.Option("--reservoir", min=1, help="Rows kept for mini-batches.")
+    ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option("--half-life", help="Rows after which what was seen counts half."),
+    ] = None,
+    changes: Annotated[
+        WhatToDo,
+        typer.Option(
+            "--changes",
+            help="At a change point: off (do not look for them), keep (tell), restart from the "
+            "prior, or compete (the changed world becomes a model of its own).",
+        ),
+    ] = WhatToDo.KEEP,
+    false_alarm_rate: Annotated[
+        float, typer.Option("--false-alarm-rate", help="Of the change detector, per chunk.")
+    ] = 1e-3,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--identifier", help="Field of JSON lines that tells rows that come twice."),
+    ] = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Checkpoints to keep.")] = 3,
+    every_rows: Annotated[
+        int | None, typer.Option("--every-rows", min=1, help="Rows between two checkpoints.")
+    ] = None,
+    every_seconds: Annotated[
+        float, typer.Option("--every-seconds", min=0.0, help="Seconds between two checkpoints.")
+    ] = 60.0,
+    quiet: QuietOption = False,
+) -> None:
+    """Weigh models as rows arrive, through crashes and bad rows, until they end or it is stopped.
+
+    SIGINT and SIGTERM stop it cleanly after the chunk under way; a second one at once.
+    """
+    if len(models_and_source) < 2:
+        raise typer.BadParameter("give one model or more, and then the source")
+    import threading
+
+    from weighbridge.changes import Changes
+    from weighbridge.commands import WatchOptions, watch_table
+    from weighbridge.live import choose_display
+    from weighbridge.tables import Table
+    from weighbridge.watching import Keeping
+
+    *names, source = models_and_source
+    chosen = _method(method, particles, islands, None, batch_size, reservoir, half_life)
+    looks = None
+    if changes is not WhatToDo.OFF:
+        restarts = changes is WhatToDo.RESTART
+        looks = Changes(
+            false_alarm_rate,
+            "restart" if restarts else "keep",
+            compete=changes is WhatToDo.COMPETE,
+        )
+    options = WatchOptions(
+        seed,
+        chunk_size,
+        follow,
+        identifier,
+        on_bad_row.value,
+        looks,
+        Keeping(keep, every_rows, every_seconds),
+    )
+    stop = threading.Event()
+    table = Table(source, target, features, schema=schema)
+    display = choose_display(quiet)
+    with _stopping(stop, display.say):
+        try:
+            watched = watch_table(names, table, chosen, checkpoint, options, display, stop)
+        finally:
+            display.close()
+    if watched.comparison is not None:
+        print(watched.comparison, flush=True)
+    how = "the rows have ended" if watched.reason == "end" else "stopped"
+    display.say(f"{how} at row {watched.rows:,}; everything is in {checkpoint}")
+
+
+@contextlib.contextmanager
+def _stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None]:
+    """A block in which the first signal asks for an end, and the second one makes it."""
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            _stop()
+        stop.set()
+        say("stopping after this chunk; once more to stop at once")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@app.command()
+@_answering
+def report(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The run directory of a watch, finished or running."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Where to write the page (default: report.html in DIR)."),
+    ] = None,
+) -> None:
+    """One self-contained HTML page of what a watch has found so far."""
+    from weighbridge.reporting import write_report
+
+    print(write_report(directory, output), flush=True)
 
 
 @app.command()
@@ -303,6 +479,8 @@ def _method(
     islands: int | None,
     chunk_size: int | None,
     batch_size: int | None,
+    reservoir: int | None = None,
+    half_life: float | None = None,
 ) -> Method:
     from dataclasses import fields, replace
 
@@ -315,6 +493,8 @@ def _method(
         "num_islands": ("--islands", islands),
         "chunk_size": ("--chunk-size", chunk_size),
         "batch_size": ("--batch-size", batch_size),
+        "reservoir": ("--reservoir", reservoir),
+        "half_life": ("--half-life", half_life),
     }
     known = {field.name for field in fields(chosen)}
     given: dict[str, Any] = {
