@@ -1,0 +1,197 @@
+"""The report of a watch: one self-contained page of what its events tell."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import math
+from pathlib import Path
+
+import weighbridge
+from weighbridge.base import CheckpointError
+from weighbridge.checkpoint import check_place
+from weighbridge.comparison import Comparison
+from weighbridge.durable import write_whole
+from weighbridge.reporting.chronicle import read_chronicle
+from weighbridge.reporting.figures import figures
+from weighbridge.reporting.page import document, facts, paragraph
+from weighbridge.reporting.records import Chronicle
+from weighbridge.reporting.tables import (
+    against,
+    change_table,
+    evidence_table,
+    flag_table,
+    posterior_tables,
+    quality_tables,
+)
+from weighbridge.reporting.words import (
+    duration,
+    known,
+    number_or,
+    plus_minus,
+    probability_text,
+    seconds_since,
+    when,
+)
+
+FILE_NAME = "report.html"
+# A run that has said nothing for so many seconds may be dead.
+SILENCE = 3600.0
+REASONS = {
+    "end": ("finished", "good", "the source has ended"),
+    "signal": ("stopped", "warn", "it was told to stop (a signal)"),
+    "error": ("failed", "bad", "an error stopped it"),
+}
+
+
+def write_report(directory: str | Path, output: str | Path | None = None) -> Path:
+    """Write the page of a run, finished or still running.
+
+    Args:
+        directory: the run directory of ``weighbridge watch``.
+        output: the file to write; by default ``report.html`` in the run directory.
+
+    Returns:
+        The file that was written.
+    """
+    path = Path(directory) / FILE_NAME if output is None else Path(output)
+    page = render(read_chronicle(directory), datetime.datetime.now(datetime.UTC))
+    check_place(path)
+    try:
+        # Whole or not at all: a browser may be reading the page of a minute ago.
+        write_whole(path, page.encode())
+    except OSError as error:
+        raise CheckpointError(
+            f"Could not write {path}: {error.strerror or error}. Choose another place."
+        ) from error
+    return path
+
+
+def render(chronicle: Chronicle, now: datetime.datetime) -> str:
+    """The page of a run.
+
+    Args:
+        chronicle: what its events tell.
+        now: the time of the report, with its time zone.
+
+    >>> from weighbridge.reporting.records import Point
+    >>> update = Point(10, {"a": -9.5}, {"a": 0.1}, {"a": 1.0}, {"a": 0.0}, {"a": 2.0})
+    >>> page = render(Chronicle(points=[update], models=["a"]), datetime.datetime.now(datetime.UTC))
+    >>> page.startswith("<!doctype html>"), "<script" in page
+    (True, False)
+    """
+    models = chronicle.models
+    several = f"{len(models)} models" if len(models) != 1 else models[0]
+    title = f"{several}, {chronicle.rows:,} rows"
+    sections = [
+        f"<h1>{html.escape(title)}</h1>",
+        _state(chronicle, now),
+        _header(chronicle),
+    ]
+    if chronicle.points:
+        compared = _compared(chronicle)
+        sections += [
+            _verdict(compared, chronicle),
+            "<h2>Evidence</h2>",
+            evidence_table(compared),
+            "<h2>Along the rows</h2>",
+            figures(chronicle, compared.best),
+        ]
+    else:
+        sections.append(paragraph("No rows have been weighed yet.", "verdict"))
+    sections += [
+        "<h2>Change points</h2>",
+        change_table(chronicle),
+        "<h2>Posterior</h2>",
+        posterior_tables(chronicle),
+        "<h2>Data and checkpoints</h2>",
+        quality_tables(chronicle),
+        "<h2>Reasons for caution</h2>",
+        flag_table(chronicle),
+        f'<footer class="soft">Written by weighbridge {weighbridge.__version__} at '
+        f"{when(now.isoformat())}. Evidence in nats (natural logarithms).</footer>",
+    ]
+    return document(f"weighbridge: {title}", "\n".join(sections))
+
+
+def _state(chronicle: Chronicle, now: datetime.datetime) -> str:
+    if chronicle.stopped is not None:
+        word, kind, why = REASONS.get(
+            chronicle.stopped, ("stopped", "warn", f"reason: {chronicle.stopped}")
+        )
+    else:
+        silence = seconds_since(chronicle.last_seen, now)
+        lost = math.isnan(silence) or silence > SILENCE
+        word, kind = ("no sign of life", "warn") if lost else ("running", "good")
+        why = "no stop was recorded" + (
+            "" if math.isnan(silence) else f"; last event {duration(silence)} before this report"
+        )
+        why += ": it may have been killed" if lost else ""
+    return (
+        f'<p><span class="state {kind}">{word}</span> '
+        f'<span class="soft">{html.escape(why)}</span></p>'
+    )
+
+
+def _header(chronicle: Chronicle) -> str:
+    exact = {True: "exact", False: "not exact: the source cannot go back", None: ""}
+    restarts = {0: "never", 1: "once"}.get(chronicle.resumed, f"{chronicle.resumed:,} times")
+    speed = chronicle.rows / chronicle.elapsed if chronicle.elapsed > 0 else math.nan
+    return facts(
+        [
+            ("Models", "; ".join(chronicle.models)),
+            ("Source", chronicle.source),
+            ("Rows", f"{chronicle.rows:,} in {chronicle.num_updates:,} updates"),
+            ("Speed", "" if math.isnan(speed) else f"{speed:,.0f} rows per second of computing"),
+            ("Started", when(chronicle.started)),
+            ("Last seen", when(chronicle.last_seen)),
+            ("Resumed", restarts),
+            ("A resumed run is", exact[chronicle.seekable]),
+            ("weighbridge", chronicle.version),
+        ]
+    )
+
+
+def _compared(chronicle: Chronicle) -> Comparison:
+    """The latest update as a comparison; a model whose evidence is unknown comes last."""
+    last, names = chronicle.points[-1], chronicle.models
+    evidences = {n: known(last.log_evidences, n, -math.inf) for n in names}
+    best = max(evidences.values(), default=-math.inf)
+    return Comparison(
+        log_evidences=evidences,
+        std_errors={n: known(last.std_errors, n) for n in names},
+        log_bayes_factors={n: evidences[n] - best for n in names},
+        probabilities={n: known(last.probabilities, n) for n in names},
+        probability_errors={n: known(last.probability_errors, n) for n in names},
+        num_observations=last.rows,
+    )
+
+
+def _verdict(compared: Comparison, chronicle: Chronicle) -> str:
+    rows = f"After {compared.num_observations:,} rows"
+    ranked = compared.ranking
+    if len(ranked) == 1:
+        name = ranked[0]
+        value = plus_minus(compared.log_evidences[name], compared.std_errors[name])
+        first = f"{rows} the log evidence of {name} is {value}."
+        rest = "There is no other model to weigh it against."
+    else:
+        likely = max(ranked, key=lambda n: number_or(compared.probabilities[n], -1.0))
+        probability = probability_text(compared.probabilities[likely])
+        error = probability_text(compared.probability_errors[likely])
+        sure = f" \N{PLUS-MINUS SIGN} {error}" if error not in ("0", "unknown") else ""
+        first = f"{rows}, {likely} is the most probable model: probability {probability}{sure}."
+        others = [f"against {name}: {against(compared, name)}" for name in ranked[1:]]
+        rest = f"The evidence {'; '.join(others)}."
+        if likely != compared.best:
+            rest += f" By the evidence alone, without the prior odds, {compared.best} is ahead."
+    if chronicle.num_changes:
+        plural = "" if chronicle.num_changes == 1 else "s"
+        rest += (
+            f" {chronicle.num_changes:,} change point{plural} found, the latest at row "
+            f"{chronicle.changes[-1].row:,}."
+        )
+    raised = sum(bool(flags) for flags in chronicle.flags.values())
+    if raised:
+        rest += " There are reasons for caution: see the end of the page."
+    return f'<div class="verdict">{paragraph(first)}{paragraph(rest)}</div>'
