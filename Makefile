@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 
-.PHONY: demo test check format bench bench-peers bench-hard bench-sgais calibrate clean
+.PHONY: demo test check format bench bench-peers bench-hard bench-sgais bench-online calibrate clean
 
 demo: $(STAMP)
 	$(BIN)/weighbridge demo
@@ -37,6 +37,10 @@ bench-hard: $(STAMP)
 # Up to a million rows, hours long: SGAIS_ARGUMENTS="--merge --only linear-1e6" measures one row.
 bench-sgais: $(STAMP)
 	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
+
+# Two models on a stream, against exact Bayes factors: minutes.
+bench-online: $(STAMP)
+	$(BIN)/python -m benchmarks.online_factors
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate

@@ -8,6 +8,7 @@ MODULES = (
     "benchmarks.blocks",
     "benchmarks.compilation",
     "benchmarks.nuts",
+    "benchmarks.changes",
 )
 
 if __name__ == "__main__":

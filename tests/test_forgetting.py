@@ -1,5 +1,7 @@
 """SGAIS with a half-life, against exact predictive densities of conjugate models."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def weighted_log_evidence(features, target, weight, noise=1.0):
 def faded_log_evidence(features, target, cuts, half_life):
     """Sum over chunks of log p(chunk | past, faded)."""
     total, weight = 0.0, np.zeros(0)
-    for start, stop in zip(cuts, cuts[1:]):
+    for start, stop in itertools.pairwise(cuts):
         weight = weight * 0.5 ** ((stop - start) / half_life)
         before = weighted_log_evidence(features[:start], target[:start], weight)
         weight = np.concatenate([weight, np.ones(stop - start)])
@@ -44,7 +46,7 @@ def test_log_evidence_is_the_sum_of_faded_predictives(seed, half_life):
     method = wb.SGAIS(num_islands=8, num_particles=64, chunk_size=40, half_life=half_life)
     online = wb.Online(wb.zoo.gaussian.model(), method, seed=seed)
     cuts = list(range(0, 601, 40))
-    for start, stop in zip(cuts, cuts[1:]):
+    for start, stop in itertools.pairwise(cuts):
         update = online.update(data[start:stop])
     exact = faded_log_evidence(np.ones((600, 1)), data, cuts, half_life)
     # With 8 islands an error of a normal estimate is a Student's t of 7 degrees.
@@ -76,7 +78,7 @@ def test_long_streams_see_the_past_through_an_anchor():
     method = wb.SGAIS(num_islands=8, num_particles=64, chunk_size=200, half_life=1000.0)
     online = wb.Online(linear_model(), method, seed=0)
     cuts = list(range(0, 6001, 200))
-    for start, stop in zip(cuts, cuts[1:]):
+    for start, stop in itertools.pairwise(cuts):
         update = online.update({"x": features[start:stop], "y": target[start:stop]})
     result = online.result()
     exact = faded_log_evidence(features, target, cuts, 1000.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from weighbridge import diagnostics, zoo
+    from weighbridge import adapters, diagnostics, zoo
     from weighbridge.averaging import average
     from weighbridge.base import (
         CheckpointError,
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     )
     from weighbridge.calibration import Calibration, sbc
     from weighbridge.chains import Warmup
+    from weighbridge.changes import Change, Changes
     from weighbridge.comparison import Comparison, compare
+    from weighbridge.comparison_update import ComparisonUpdate
     from weighbridge.criticism import Elpd, ElpdComparison, compare_loo, loo, waic
     from weighbridge.diagnostics import ess, mcse, rhat
     from weighbridge.estimators import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         Thermodynamic,
     )
     from weighbridge.estimators.bidirectional import bidirectional
+    from weighbridge.feeds import Continuity, Notice, Parcel, RedisStream, chunks, open_feed
     from weighbridge.integration import Integral, integrate
     from weighbridge.interop import from_numpyro
     from weighbridge.kernels import (
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from weighbridge.model import Model
     from weighbridge.model_check import ModelReport, check_model
     from weighbridge.online import Online
+    from weighbridge.online_comparison import OnlineComparison
     from weighbridge.posterior import Posterior
     from weighbridge.prediction import Prediction
     from weighbridge.predictive import PredictiveCheck, predictive_check
@@ -77,6 +81,11 @@ if TYPE_CHECKING:
     from weighbridge.run import Update, evidence
     from weighbridge.sampling import sample
     from weighbridge.sensitivity import Sensitivity, prior_sensitivity
+    from weighbridge.store import CheckpointStore
+    from weighbridge.watching import Keeping as Keeping
+    from weighbridge.watching import Plan as Plan
+    from weighbridge.watching import Watched as Watched
+    from weighbridge.watching import watch as watch
 
 # Imported on first use: `weighbridge --help` must not wait for JAX.
 _HOMES = {
@@ -92,7 +101,9 @@ _HOMES = {
     ),
     "calibration": ("Calibration", "sbc"),
     "chains": ("Warmup",),
+    "changes": ("Change", "Changes"),
     "comparison": ("Comparison", "compare"),
+    "comparison_update": ("ComparisonUpdate",),
     "criticism": ("Elpd", "ElpdComparison", "compare_loo", "loo", "waic"),
     "diagnostics": ("ess", "mcse", "rhat"),
     "estimators": (
@@ -110,6 +121,7 @@ _HOMES = {
         "Thermodynamic",
     ),
     "estimators.bidirectional": ("bidirectional",),
+    "feeds": ("Continuity", "Notice", "Parcel", "RedisStream", "chunks", "open_feed"),
     "integration": ("Integral", "integrate"),
     "interop": ("from_numpyro",),
     "kernels": (
@@ -141,6 +153,7 @@ _HOMES = {
     "model": ("Model",),
     "model_check": ("ModelReport", "check_model"),
     "online": ("Online",),
+    "online_comparison": ("OnlineComparison",),
     "posterior": ("Posterior",),
     "prediction": ("Prediction",),
     "predictive": ("PredictiveCheck", "predictive_check"),
@@ -148,6 +161,8 @@ _HOMES = {
     "run": ("Update", "evidence"),
     "sensitivity": ("Sensitivity", "prior_sensitivity"),
     "sampling": ("sample",),
+    "store": ("CheckpointStore",),
+    "watching": ("Keeping", "Plan", "Watched", "watch"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -159,8 +174,13 @@ __all__ = [
     "AdaptiveMetropolis",
     "AdaptiveWalk",
     "Bounds",
+    "Change",
+    "Changes",
     "CheckpointError",
+    "CheckpointStore",
     "Comparison",
+    "ComparisonUpdate",
+    "Continuity",
     "DataError",
     "Elpd",
     "ElpdComparison",
@@ -180,9 +200,12 @@ __all__ = [
     "ModelError",
     "ModelReport",
     "NUTS",
+    "Notice",
     "Online",
+    "OnlineComparison",
     "Optimum",
     "PSGLD",
+    "Parcel",
     "Posterior",
     "ParallelTempering",
     "PopulationMonteCarlo",
@@ -190,6 +213,7 @@ __all__ = [
     "PredictiveCheck",
     "PriorSampling",
     "PublishedSGAIS",
+    "RedisStream",
     "Rejection",
     "Repeat",
     "RiemannianSGHMC",
@@ -211,9 +235,11 @@ __all__ = [
     "WeighbridgeError",
     "WindowedHMC",
     "XHMC",
+    "adapters",
     "average",
     "bidirectional",
     "check_model",
+    "chunks",
     "compare",
     "compare_loo",
     "diagnostics",
@@ -225,17 +251,22 @@ __all__ = [
     "maximize",
     "loo",
     "mcse",
+    "open_feed",
     "predictive_check",
     "prior_sensitivity",
     "rhat",
     "sample",
     "waic",
     "zoo",
+    "Keeping",
+    "Plan",
+    "Watched",
+    "watch",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("diagnostics", "zoo"):
+    if name in ("adapters", "diagnostics", "zoo"):
         return importlib.import_module(f"weighbridge.{name}")
     if name in _HOME_OF:
         return getattr(importlib.import_module(f"weighbridge.{_HOME_OF[name]}"), name)

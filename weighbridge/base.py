@@ -131,10 +131,24 @@ class Status(enum.Enum):
         'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence stands '
         "still.",
     )
+    RESTARTED = (
+        "restarted at changes",
+        "the run began anew from the prior wherever the data seemed to change; the log evidence is "
+        "that of a model that forgot its past at these rows, which were chosen after seeing the "
+        "data, and the posterior that of the rows since the last",
+        "See diagnostics['restarts']. Compare it only with models that restarted at the same rows, "
+        'or use wb.Changes(policy="keep").',
+    )
     RESERVOIR = (
         "reservoir in use",
         "mini-batches come from a reservoir that is smaller than the data seen",
         "Raise `reservoir`, or give the data as an array so that every row can be reached.",
+    )
+    PAST_SAMPLED = (
+        "past from a sample",
+        "the model was added later, and what came before is known to it by a sample of the rows "
+        "alone; the error that this makes is in its standard error, and stays",
+        "Add it with a source that can be read again, add(name, model, source), or from the start.",
     )
     TOLERANCE_NOT_REACHED = (
         "tolerance not reached",

@@ -1,0 +1,215 @@
+"""A comparison that predicts quickly and can be copied: what every adapter drives."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from weighbridge import checkpoint
+from weighbridge.base import Array, ModelError, PyTree
+from weighbridge.comparison_state import SCHEMA
+from weighbridge.data import num_rows
+from weighbridge.estimators import Method
+from weighbridge.model import Model
+from weighbridge.numerics import double_precision
+from weighbridge.online_comparison import OnlineComparison
+from weighbridge.prediction import Function
+
+# Rows that are predicted at once; fewer are filled up to one of these numbers.
+BLOCKS = (1, 64, 1024)
+# A model of less than this probability is left out of a prediction.
+NEGLIGIBLE = 1e-12
+
+
+class Weigher:
+    """Models on the rows so far, and the weighted average of what they say of new ones.
+
+    Args:
+        models: ``wb.Model`` by name.
+        functions: for each, what is to be averaged: ``function(parameters, row)``, an array.
+        method: of the comparison.
+        seed: of the comparison.
+        prior_odds: of the comparison.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Model],
+        functions: Mapping[str, Function],
+        method: str | Method,
+        seed: int,
+        prior_odds: Mapping[str, float] | None = None,
+    ) -> None:
+        self.models, self.functions, self.method = dict(models), dict(functions), method
+        self.comparison = OnlineComparison(models, method, seed, prior_odds=prior_odds)
+        self._draws: dict[str, tuple[PyTree, np.ndarray]] | None = None
+
+    def update(self, rows: PyTree) -> None:
+        """Absorb rows into every model."""
+        self.comparison.update(rows)
+        self._draws = None
+
+    @double_precision
+    def evaluate(
+        self, rows: PyTree, reduce: Callable[[list[np.ndarray], list[np.ndarray]], np.ndarray]
+    ) -> np.ndarray:
+        """What the functions say of rows, put together.
+
+        Args:
+            rows: columns by name.
+            reduce: what to make of the values of each model (draws x rows x value) and of their
+                log weights, which over all draws of all models sum to one.
+        """
+        draws = self._posterior()
+        count, start, pieces = num_rows(rows), 0, []
+        while start < count:
+            size = next((block for block in BLOCKS if count - start <= block), BLOCKS[-1])
+            chosen = np.minimum(np.arange(start, start + size), count - 1)
+            some = jax.tree_util.tree_map(lambda column: column[chosen], rows)  # noqa: B023
+            values = [
+                np.asarray(_values(self.functions[name], parameters, some), np.float64)
+                for name, (parameters, _) in draws.items()
+            ]
+            reduced = reduce(values, [log_weights for _, log_weights in draws.values()])
+            pieces.append(reduced[: count - start])
+            start += size
+        return np.concatenate(pieces)
+
+    def _posterior(self) -> dict[str, tuple[PyTree, np.ndarray]]:
+        """Draws of each model that matters, and the log weights with its probability in them."""
+        if self._draws is None:
+            found = self.comparison.result()
+            self._draws = {
+                name: (
+                    jax.tree_util.tree_map(jnp.asarray, result.samples),
+                    result.log_weights + np.log(found.probabilities[name]),
+                )
+                for name, result in found.results.items()
+                if found.probabilities[name] > NEGLIGIBLE
+            }
+        return self._draws
+
+    # Copies and pickles hold a checkpoint and no running state, so that they compare equal.
+    def __getstate__(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            self.comparison.save(path)
+            arrays, metadata = checkpoint.read(path, SCHEMA)
+        return {
+            "models": self.models,
+            "functions": self.functions,
+            "method": self.method,
+            "arrays": arrays,
+            "metadata": metadata,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.models, self.functions = state["models"], state["functions"]
+        self.method, self._draws = state["method"], None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run"
+            checkpoint.write(path, SCHEMA, state["arrays"], state["metadata"])
+            self.comparison = OnlineComparison.load(path, self.models, self.method)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _values(function: Function, parameters: PyTree, rows: PyTree) -> Array:
+    over_rows = jax.vmap(function, in_axes=(None, 0))
+    values: Array = jax.vmap(over_rows, in_axes=(0, None))(parameters, rows)
+    return values
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """The log-likelihood of a row with each label it could have.
+
+    >>> scores = LabelScores(lambda p, row: p["b"] * row["y"], 3)
+    >>> scores({"b": 2.0}, {"x": 0.0}).tolist()
+    [0.0, 2.0, 4.0]
+    """
+
+    log_likelihood: Function
+    num_classes: int
+
+    def __call__(self, parameters: Any, row: Any) -> Array:
+        """One value for each label."""
+
+        def of_label(label: Array) -> Any:
+            return self.log_likelihood(parameters, {**row, "y": label})
+
+        values: Array = jax.vmap(of_label)(jnp.arange(self.num_classes))
+        return values
+
+
+def label_functions(models: Mapping[str, Model], num_classes: int) -> dict[str, Function]:
+    """The scores of the labels by each model."""
+    for name, model in models.items():
+        if model.log_likelihood is None:
+            raise ModelError(f"The model {name!r} must have a log_likelihood of one row.")
+    return {
+        name: LabelScores(model.log_likelihood, num_classes)
+        for name, model in models.items()
+        if model.log_likelihood is not None
+    }
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of what a function says: a NumPyro distribution, or a number.
+
+    >>> import numpyro.distributions as dist
+    >>> Moments(lambda p, row: dist.Normal(p["b"], 2.0))({"b": 3.0}, {}).tolist()
+    [3.0, 4.0]
+    """
+
+    function: Function
+
+    def __call__(self, parameters: Any, row: Any) -> Array:
+        """The mean, and then the variance."""
+        told = self.function(parameters, row)
+        known = isinstance(told, dist.Distribution)
+        mean = jnp.asarray(told.mean if known else told, float)
+        if mean.shape:
+            raise ModelError(
+                f"A function must give one number, or the distribution of one, for each row; its "
+                f"shape is {mean.shape}."
+            )
+        return jnp.stack([mean, jnp.asarray(told.variance if known else 0.0, float)])
+
+
+def class_probabilities(values: list[np.ndarray], log_weights: list[np.ndarray]) -> np.ndarray:
+    r"""Probability of each label, from the log-likelihoods of all draws of all models.
+
+    .. math:: p(y | x) \propto \sum_m P(m) \, E_m[p(x, y | \theta)]
+
+    >>> scores = np.log([[[0.25, 0.75]], [[0.5, 0.5]]])
+    >>> class_probabilities([scores], [np.log([0.5, 0.5])])
+    array([[0.375, 0.625]])
+    """
+    together = np.concatenate([v + w[:, None, None] for v, w in zip(values, log_weights)])
+    highest = together.max(axis=(0, 2), keepdims=True)
+    mass = np.exp(together - highest).sum(axis=0)
+    return np.asarray(mass / mass.sum(axis=1, keepdims=True))
+
+
+def mean_and_variance(values: list[np.ndarray], log_weights: list[np.ndarray]) -> np.ndarray:
+    """Mean and variance of the mixture of what all draws of all models say.
+
+    >>> mean_and_variance([np.array([[[0.0, 1.0]], [[2.0, 1.0]]])], [np.log([0.5, 0.5])])
+    array([[1., 2.]])
+    """
+    means, variances = np.moveaxis(np.concatenate(values), -1, 0)
+    weights = np.exp(np.concatenate(log_weights))[:, None]
+    weights = weights / weights.sum()
+    mean = np.sum(weights * means, axis=0)
+    variance = np.sum(weights * (variances + (means - mean) ** 2), axis=0)
+    return np.stack([mean, variance], axis=1)
