@@ -3,8 +3,8 @@
     python -m benchmarks.long_watch [--rows 10000000]
 
 The command runs in a process of its own, on one core. Its resident memory is read every second,
-rows and times are those of its events. Rates are those of tenths of the run, without the time in
-which posteriors were summarised or checkpoints written.
+rows and times are those of its events. Rates are those of tenths of the run, by the clock and by
+the time that the process had the core, which does not count what else the machine did.
 """
 
 from __future__ import annotations
@@ -54,8 +54,17 @@ def resident(process: int) -> float:
     return int(found[0].split()[1]) / 1024 if found else float("nan")
 
 
+def processor_seconds(process: int) -> float:
+    """Seconds that a process has had a core for; NaN when it is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def watch(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and seconds of all updates; seconds and MiB of all looks at the memory."""
+    """Rows and seconds of all updates; time, MiB and processor's seconds of all looks."""
     run = folder / "run"
     command = [sys.executable, "-c", "from weighbridge.cli import main; main()", "watch"]
     command += ["linear", "linear:1.5", str(folder / "rows"), "--checkpoint", str(run)]
@@ -65,7 +74,8 @@ def watch(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
         while process.poll() is None:
-            looks.append((time.time(), resident(process.pid)))
+            pid = process.pid
+            looks.append((time.time(), resident(pid), processor_seconds(pid)))
             time.sleep(1.0)
     if process.returncode:
         raise RuntimeError(f"the watch ended with {process.returncode}")
@@ -110,10 +120,11 @@ def main() -> None:
     rows_at_looks = np.interp(looks[:, 0], updates[:, 1], updates[:, 0])
     settled = rows_at_looks >= min(FIRST, num_rows / 10)
     memory = looks[settled, 1]
-    tenths = [part for part in np.array_split(updates, 10) if len(part) > 1]
-    rates = np.array(
-        [[part[:, 0].mean(), CHUNK_SIZE * len(part) / part[:, 2].sum()] for part in tenths]
-    )
+    edges = np.linspace(updates[0, 0], updates[-1, 0], 11)
+    moments = np.interp(edges, updates[:, 0], updates[:, 1])
+    worked = np.diff(np.interp(moments, looks[:, 0], looks[:, 2]))
+    quiet = np.diff(edges)[1:] / worked[1:]  # rows a second of the processor
+    rates = np.column_stack([0.5 * (edges[1:] + edges[:-1]), np.diff(edges) / np.diff(moments)])
     later = rates[1:, 1]  # the first tenth compiles, and has few rows
     figure(rows_at_looks, looks[:, 1], rates)
     rise = np.polyfit(rows_at_looks[settled] / 1e6, memory, 1)[0]
@@ -127,6 +138,12 @@ def main() -> None:
         "rows a second, median of tenths 2 to 10": f"{np.median(later):,.0f}",
         "slowest and quickest of them, relative to it": (
             f"{later.min() / np.median(later):.2f}, {later.max() / np.median(later):.2f}"
+        ),
+        "rows a second of the processor's time, median of tenths 2 to 10": (
+            f"{np.median(quiet):,.0f}"
+        ),
+        "slowest and quickest of these, relative to it": (
+            f"{quiet.min() / np.median(quiet):.2f}, {quiet.max() / np.median(quiet):.2f}"
         ),
     }
     body = (
