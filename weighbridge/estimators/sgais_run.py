@@ -66,11 +66,6 @@ DECORRELATED = 0.3
 
 # Where the numbers of the stages in which a run forgets begin, far from those of chunks.
 FORGETTING = 1 << 62
-# Likewise of those in which particles rest before they are used for a bridge, and how many steps
-# these have, each of as many moves as the mover takes to forget.
-RESTING, REST_STEPS = 1 << 61, 3
-# Resample whatever the ESS.
-ALWAYS = 2.0
 
 # Particles move only when they were resampled.
 patient_step = partial(anneal_step, patient=True)
@@ -348,7 +343,6 @@ class SGAISRun(StreamedRun):
                 anchor = set_anchor(self.model, self._centre(cloud), self.rows, None)
             estimate = self._for_bridge(anchor, cloud)
             term, variance = estimate.term, anchor.variance + sum(estimate.floor)
-        cloud = self._rested(cloud, term)
         path = Path(self.model, (), term)
         crossing = bridge_to_gaussians(
             self.seed, self.first_island, path, cloud, differentiable=True, adjust=cell
@@ -356,24 +350,6 @@ class SGAISRun(StreamedRun):
         if crossing is None:
             return None
         return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
-
-    def _rested(self, cloud: Cloud, term: Anchored) -> Cloud:
-        """The particles after more moves: what they lag behind, all islands lag behind alike."""
-        if self.method.kernel is not None:
-            return cloud
-        rested = anneal(
-            self.seed,
-            RESTING + self.num_chunks,
-            self.islands,
-            cloud,
-            lambda _: Path(self.model, (self._nothing(term),), term),
-            self.mover,
-            Settings(self.method.target_ess, resample_below=ALWAYS),
-            schedule=np.ones(REST_STEPS),
-            start=1.0,
-            take_step=patient_step,
-        )
-        return rested.cloud
 
     def _for_bridge(self, anchor: Anchor, cloud: Cloud) -> Estimate:
         """All rows, with as little noise as batches allow."""
