@@ -24,9 +24,9 @@ BLOCK_ROWS = 4096
 # Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
 # last block that is not full, and a block of a thousand particles stays in the cache.
 SPAN_BLOCK = 64
-# Blocks of models with few parameters, whose rows cost less than the memory they take: a whole SMC
-# of linear regression takes half the time of blocks of 64, though one gradient of all particles by
-# itself does not (benchmarks/results/blocks.md).
+# Blocks of models with few parameters, whose rows cost less than the memory they take: for a whole
+# run of SMC this is better than 64, though not for one gradient of all particles by itself
+# (benchmarks/results/blocks.md).
 SMALL_BLOCK = 16
 FEW_PARAMETERS = 12
 

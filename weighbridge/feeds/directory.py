@@ -103,13 +103,12 @@ class DirectoryFeed:
         self, name: str, columns: list[str] | None, taken: int, cursor: Cursor | None
     ) -> Iterator[Parcel]:
         path = self.path / name
-        if not path.exists():
-            raise DataError(
-                f"Reading was to go on in {name!r}, which is no longer in {str(self.path)!r}. "
-                "Restore it, or start anew."
-            )
+        if not path.exists():  # files that were read may be cleared away
+            text = f"{name} is gone: rows of it that had not been read yet are missing."
+            yield Parcel(None, notices=(Notice("gap", name, text),))
+            return
         place = {"name": name, "taken": taken, "columns": columns}
-        return read_parcels(path, columns or [], self._schema, place, cursor)
+        yield from read_parcels(path, columns or [], self._schema, place, cursor)
 
 
 class _Watched:
