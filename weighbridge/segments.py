@@ -56,6 +56,11 @@ class SegmentedRun:
         model: with a log-likelihood of rows.
         seed: of the first segment; others draw other random numbers.
         first_island: of the run.
+
+    Attributes:
+        restarts: rows at which it began anew.
+        competes: whether that it did is what it stands for, with prior odds of its own, and no
+            reason for caution.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class SegmentedRun:
         self.method, self.model = method, model
         self.seed, self.first_island = seed, first_island
         self.restarts: list[int] = []
+        self.competes = False
         self.closed = Closed()
         self.closed_path: list[tuple[float, ...]] = []
         self.run = self._begin(0)
@@ -166,11 +172,15 @@ class SegmentedRun:
 
     def flags(self) -> tuple[Status, ...]:
         """Reasons for caution, the gravest first."""
-        found = self.run.flags()
+        return self._with_earlier(self.run.flags())
+
+    def _with_earlier(self, flags: tuple[Status, ...]) -> tuple[Status, ...]:
+        """The flags of the segment under way and of those before."""
         if not self.restarts:
-            return found
+            return flags
         earlier = tuple(Status[name] for name in self.closed.flags)
-        return tuple(dict.fromkeys((*found, *earlier, Status.RESTARTED)))
+        caution = () if self.competes else (Status.RESTARTED,)
+        return tuple(dict.fromkeys((*flags, *earlier, *caution)))
 
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence of all segments; the posterior is that of the last."""
@@ -178,7 +188,6 @@ class SegmentedRun:
         if not self.restarts:
             return found
         closed = self.closed
-        earlier = tuple(Status[name] for name in closed.flags)
         return replace(
             found,
             log_evidence=closed.log_evidence + found.log_evidence,
@@ -186,7 +195,7 @@ class SegmentedRun:
             num_observations=round(self.num_observations),
             trace=Trace(**dict(zip(found.trace, np.array(self.path).T))),
             diagnostics=found.diagnostics | {"restarts": list(self.restarts)},
-            flags=tuple(dict.fromkeys((*found.flags, *earlier, Status.RESTARTED))),
+            flags=self._with_earlier(found.flags),
         )
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -120,6 +120,7 @@ class WatchedContest(Contest):
         session = self.begin(elder.model, method)
         session.weight_counts_rows = elder.weight_counts_rows
         session.run = run or session.run
+        _segments(session).competes = True
         self.sessions[name], self.parents[name] = session, parent
 
     def leave(self, name: str) -> None:
