@@ -375,6 +375,8 @@ def test_a_changed_world_competes(tmp_path):
     unchanged = wb.zoo.gaussian.log_evidence(data, prior_scale=scale)
     assert online.result().results[change.model].log_evidence == pytest.approx(unchanged, abs=0.01)
     assert math.isfinite(online.history[f"log_predictive[{name}]"][-1])
+    for either in (online, resumed):
+        assert wb.Status.RESTARTED not in either.flags[name]
 
 
 def test_the_least_probable_competitors_go():

@@ -222,7 +222,7 @@ def test_rejection_draws_are_exact_from_anywhere(name):
     log_bound = largest + 0.05
     kernel = wb.Rejection(mean, scale, log_bound, degrees=degrees)
     start = np.full((NUM_CHAINS, 2), 3.0)
-    state, info = run_chains(kernel, example(name), start, 1, 2)
+    state, info = run_chains(kernel, example(name), start, 1, 3)
     assert_exact(scores(name, state.position))
     assert info.accepted.all()
     assert not info.exceeded.any()
