@@ -38,9 +38,12 @@ bench-hard: $(STAMP)
 bench-sgais: $(STAMP)
 	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
 
-# Two models on a stream, against exact Bayes factors: minutes.
+# Online: exact Bayes factors, change points, a hundred kills, ten million rows. Half an hour.
 bench-online: $(STAMP)
 	$(BIN)/python -m benchmarks.online_factors
+	$(BIN)/python -m benchmarks.changes
+	$(BIN)/python -m benchmarks.kills
+	$(BIN)/python -m benchmarks.long_watch
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate

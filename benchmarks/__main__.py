@@ -8,7 +8,6 @@ MODULES = (
     "benchmarks.blocks",
     "benchmarks.compilation",
     "benchmarks.nuts",
-    "benchmarks.changes",
 )
 
 if __name__ == "__main__":
