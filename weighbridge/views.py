@@ -50,6 +50,9 @@ class Begun:
                 self.first = parcel.values
             if self.first is not None or stop.is_set():
                 break
+        close = getattr(self._rest, "close", None)
+        if self.seekable and close is not None:  # it will be read anew, and need not stay open
+            close()
 
     def describe(self) -> str:
         """As the feed itself."""
