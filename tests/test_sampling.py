@@ -323,6 +323,15 @@ def test_starting_points_are_used():
     np.testing.assert_allclose(again.positions, found.positions)
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT as Python has it, also where the shell that started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_gives_what_there_is(monkeypatch):
     taken = []
     original = ChainRun._advance
@@ -345,6 +354,7 @@ def test_an_interrupt_gives_what_there_is(monkeypatch):
 def test_an_interrupt_in_the_warm_up_is_an_interrupt():
     program = textwrap.dedent("""
         import os, signal, threading, weighbridge as wb
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         data = wb.zoo.gaussian.simulate(50, seed=1)
         threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         wb.sample(wb.zoo.gaussian.model(), data, num_warmup=10_000_000)
