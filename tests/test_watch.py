@@ -274,7 +274,9 @@ STATE = State(500, {"[a]": -12.5, "b": -14.0}, {"[a]": 0.1, "b": np.nan}, {"[a]"
 def test_lines_tell_the_state(capsys):
     display = Lines()
     display.show(STATE)
-    assert "500 rows" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "500 rows" in told
+    assert "nan rows" not in told
 
 
 def test_the_terminal_shows_a_table(capsys):

@@ -110,7 +110,7 @@ class Lines(Quiet):
             for name, value in state.log_evidences.items()
         )
         extra = "".join(f"; {text}" for text in (state.last_change, state.bad_rows) if text)
-        self.say(f"{state.rows:,} rows, {rate:,.0f} rows/s: {models}{extra}")
+        self.say(f"{state.rows:,} rows{_speed(rate)}: {models}{extra}")
 
 
 class OnTerminal(Quiet):
@@ -138,13 +138,17 @@ class OnTerminal(Quiet):
         self._live.stop()
 
 
+def _speed(rate: float) -> str:
+    """The rate in words; nothing before it is known."""
+    return "" if math.isnan(rate) else f", {rate:,.0f} rows/s"
+
+
 def _table(state: State, rate: float) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    speed = "" if math.isnan(rate) else f", {rate:,.0f} rows/s"
     told = [text for text in (state.last_change, state.bad_rows, state.flags) if text]
-    table = Table(title=f"{state.rows:,} rows{speed}", caption="\n".join(told) or None)
+    table = Table(title=f"{state.rows:,} rows{_speed(rate)}", caption="\n".join(told) or None)
     table.add_column("model")
     for heading in ("log evidence", "+-", "log Bayes factor", "probability"):
         table.add_column(heading, justify="right")
