@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import jax
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
-from weighbridge.data import RowChecker, num_rows, rechunk
+from weighbridge.data import RowChecker, num_rows, rechunk, slice_rows
 from weighbridge.estimators.sequential import Kept
 from weighbridge.model import check_row_function, split_weight
 from weighbridge.numerics import double_precision
@@ -70,7 +69,7 @@ def replay(session: Session, data: Any, seen: RowChecker) -> CatchUp:
     def admitted() -> Iterator[PyTree]:
         for block in source.blocks():
             left = seen.rows_read - checker.rows_read
-            rows = checker(jax.tree_util.tree_map(lambda leaf: leaf[:left], block))  # noqa: B023
+            rows = checker(slice_rows(block, 0, left))
             if num_rows(rows):
                 _admit(session, rows)
                 yield rows

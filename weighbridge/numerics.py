@@ -38,8 +38,7 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
 
 
 # The usual level of XLA on a CPU spends much of its time on what makes our programs no faster
-# (``python -m benchmarks.compilation``, ``python -m benchmarks.blocks``). Its fusion emitters stay
-# on: they take time too, but mixtures are slower without them.
+# (``python -m benchmarks.compilation``, ``python -m benchmarks.blocks``).
 QUICK_TO_COMPILE: dict[str, bool | int | str] = {"xla_backend_optimization_level": 1}
 
 jit = functools.partial(jax.jit, compiler_options=QUICK_TO_COMPILE)

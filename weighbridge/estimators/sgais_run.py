@@ -96,8 +96,8 @@ class SGAISRun(StreamedRun):
 
     @double_precision
     def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
+        self.method = method  # before the rows are kept, which it decides about
         super().__init__(method, model, seed, first_island)
-        self.method = method
         self.anchor: Anchor | None = None
         self.batch_rows = {PAST: FIRST_BATCH, CHUNK: FIRST_BATCH}
         self.noise_bias = 0.0
@@ -120,8 +120,7 @@ class SGAISRun(StreamedRun):
     # --- bringing in a chunk ---------------------------------------------------------------
 
     def _keep(self) -> Reservoir | Window:
-        forgets = self.population.half_life is not None  # type: ignore[attr-defined]
-        return Window() if forgets else super()._keep()
+        return super()._keep() if self.method.half_life is None else Window()
 
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
         stage, fade = self._prepare(values, weight), 1.0

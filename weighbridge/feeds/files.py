@@ -50,13 +50,13 @@ class FilesFeed:
 
     def _find(self, cursor: Cursor) -> int:
         """The number of the cursor's file, which may have moved in a list that has grown."""
-        name, number = cursor.get("name"), cursor.get("file")
+        name, number = str(cursor.get("name")), cursor.get("file")
         names = [path.name for path in self.paths]
         if isinstance(number, int) and 0 <= number < len(names) and names[number] == name:
             return number
-        if names.count(name) != 1:  # type: ignore[arg-type]
+        if names.count(name) != 1:
             raise bad_cursor(cursor, self.describe())
-        return names.index(name)  # type: ignore[arg-type]
+        return names.index(name)
 
 
 def read_parcels(
