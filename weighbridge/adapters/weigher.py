@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from weighbridge import checkpoint
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.comparison_state import SCHEMA
-from weighbridge.data import num_rows
+from weighbridge.data import num_rows, pad, split
 from weighbridge.estimators import Method
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
@@ -70,18 +70,16 @@ class Weigher:
                 log weights, which over all draws of all models sum to one.
         """
         draws = self._posterior()
-        count, start, pieces = num_rows(rows), 0, []
-        while start < count:
-            size = next((block for block in BLOCKS if count - start <= block), BLOCKS[-1])
-            chosen = np.minimum(np.arange(start, start + size), count - 1)
-            some = jax.tree_util.tree_map(lambda column: column[chosen], rows)  # noqa: B023
+        pieces = []
+        for block in split(rows, BLOCKS[-1]):
+            count = num_rows(block)
+            some, _ = pad(block, np.ones(count), next(size for size in BLOCKS if count <= size))
             values = [
                 np.asarray(_values(self.functions[name], parameters, some), np.float64)
                 for name, (parameters, _) in draws.items()
             ]
             reduced = reduce(values, [log_weights for _, log_weights in draws.values()])
-            pieces.append(reduced[: count - start])
-            start += size
+            pieces.append(reduced[:count])
         return np.concatenate(pieces)
 
     def _posterior(self) -> dict[str, tuple[PyTree, np.ndarray]]:
