@@ -10,17 +10,21 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.anneal import Cloud
-from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.anneal import Cloud, Path
+from weighbridge.estimators.labels import Labels, one_labelling
+from weighbridge.estimators.moves import AdaptiveHMC
 from weighbridge.model import unravel_positions
+from weighbridge.numerics import systematic_indices
 from weighbridge.relabel import (
     Reference,
+    Walls,
     features,
     find_reference,
     in_cell,
     log_num_labellings,
     relabelled,
 )
+from weighbridge.target import Rows, Span
 
 NUM = 60
 MIXTURE = wb.zoo.mixture.model(3, 2)
@@ -270,16 +274,19 @@ def uneven(p, y):
     return jax.nn.logsumexp(jnp.log(p["share"]) - 0.5 * (y - p["mu"]) ** 2)
 
 
+UNEVEN = wb.Model(
+    {
+        "mu": dist.Normal(0.0, 1.5).expand([2]).to_event(1),
+        "share": dist.Dirichlet(np.array([1.5, 1.5])),
+    },
+    uneven,
+    exchangeable={"mu": 0, "share": 0},
+)
+
+
 def test_one_cell_times_the_labellings_is_the_whole_integral():
     """By a grid over the unconstrained coordinates of two components, Jacobian included."""
-    model = wb.Model(
-        {
-            "mu": dist.Normal(0.0, 1.5).expand([2]).to_event(1),
-            "share": dist.Dirichlet(np.array([1.5, 1.5])),
-        },
-        uneven,
-        exchangeable={"mu": 0, "share": 0},
-    )
+    model = UNEVEN
     data = jnp.array([-0.7, 0.2, 1.5, 1.1])
     axes = [np.linspace(-6, 6, 41)] * 2 + [np.linspace(-8, 8, 40)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
@@ -298,3 +305,81 @@ def test_one_cell_times_the_labellings_is_the_whole_integral():
         assert 0.3 < inside.mean() < 0.7
         log_cell = np.log(np.sum(heights[inside])) + log_num_labellings(model)
         assert log_cell == pytest.approx(np.log(np.sum(heights)), abs=1e-10)
+
+
+# --- moves within the cell -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_components", [1, 2, 5, 7])
+def test_walls_are_where_the_best_labelling_changes(num_components):
+    model = wb.zoo.mixture.model(num_components, 2)
+    generator = np.random.default_rng(num_components)
+    position = generator.normal(size=(400, model.dimension))
+    reference = find_reference(model, position, 0)
+    position[::2] = relabelled(model, position, reference)[::2]
+    walls = Walls(*reference, standing=1.0)
+    found = np.asarray(jax.vmap(lambda u: walls.allow(model, u))(position))
+    np.testing.assert_array_equal(found, in_cell(model, position, reference))
+    assert found[::2].all()
+    assert num_components == 1 or not found.all()
+    down = Walls(*reference, standing=0.0)
+    assert np.asarray(jax.vmap(lambda u: down.allow(model, u))(position)).all()
+
+
+def posterior_draws(rows, num_islands, num_particles):
+    """Of the uneven model, by importance resampling of many draws from its prior."""
+    keys = jax.random.split(jax.random.key(1), 400_000)
+    draws = jax.vmap(UNEVEN.draw)(keys)
+    heights = jax.vmap(lambda u: rows(UNEVEN, u, UNEVEN.transform(u)[0]))(draws)
+    heights = np.random.default_rng(0).permutation(np.stack([np.arange(len(draws)), heights]).T)
+    count = num_islands * num_particles
+    chosen = systematic_indices(0.5, np.asarray(heights[:, 1]), count)
+    chosen = heights[chosen, 0].astype(int)
+    return np.asarray(draws)[np.random.default_rng(1).permutation(chosen)].reshape(
+        num_islands, num_particles, -1
+    )
+
+
+def gaps(position):
+    """Something that does not depend on the labels, of all particles."""
+    mu = np.asarray(unravel_positions(UNEVEN, position.reshape(-1, 3))["mu"])
+    return np.abs(mu[:, 0] - mu[:, 1])
+
+
+def test_moves_that_know_the_labels_leave_the_posterior_as_it_is():
+    """Labels overlap here: moves that leave the cell and are relabelled would be biased."""
+    data = np.resize([-0.7, 0.2, 1.5, 1.1], 64)
+    rows = Span(Rows(data, (np.arange(64) < 4).astype(float)), 0, 64)
+    draws = posterior_draws(rows, 16, 1024)
+    empty = np.zeros(draws.shape[:2])
+    labels = Labels(UNEVEN)
+    cloud = Cloud(jnp.asarray(draws), jnp.asarray(empty), jnp.asarray(empty, int))
+    assert labels.follow(cloud) is cloud  # labels cannot be told apart
+    cloud = labels.follow(cloud, must=True)
+    before = gaps(np.asarray(cloud.position))
+    np.testing.assert_allclose(before, gaps(draws))
+    path = labels.within(Path(UNEVEN, (), rows))
+    keys = jax.random.split(jax.random.key(2), 16)
+    # A metric for one of the components: it treats them as differently as it can.
+    mover = AdaptiveHMC(step_size=0.4, num_moves=12, trajectory=1.6)
+    moved, info, _ = jax.jit(mover.move)(keys, cloud, path, jnp.ones(()))
+    after = gaps(np.asarray(moved))
+    assert float(info.correlation) < 0.5
+    assert np.asarray(path.allow(moved)).all()
+    error = math.hypot(np.std(before), np.std(after)) / math.sqrt(len(after))
+    assert abs(after.mean() - before.mean()) < 4 * error
+
+
+def test_labels_that_can_be_told_apart_are():
+    position = clear_particles(SIDEWAYS)
+    reference = find_reference(SIDEWAYS, position, 0)
+    assert reference.tells_apart(features(SIDEWAYS, relabelled(SIDEWAYS, position, reference)))
+    wide = anywhere(SIDEWAYS, seed=3)
+    reference = find_reference(SIDEWAYS, wide, 0)
+    assert not reference.tells_apart(features(SIDEWAYS, relabelled(SIDEWAYS, wide, reference)))
+    mixed = permuted(SIDEWAYS, position, random_orders(NUM)).reshape(4, -1, SIDEWAYS.dimension)
+    empty = jnp.zeros(mixed.shape[:2])
+    labels = Labels(SIDEWAYS)
+    found = labels.follow(Cloud(jnp.asarray(mixed), empty, empty.astype(int)))
+    assert labels.standing
+    assert np.asarray(labels.within(Path(SIDEWAYS, (), None)).allow(found.position)).all()

@@ -19,7 +19,7 @@ from weighbridge.saving import (
     session_state,
 )
 
-SCHEMA = "weighbridge.online_comparison.1"
+SCHEMA = "weighbridge.online_comparison.2"
 
 
 class Part(NamedTuple):

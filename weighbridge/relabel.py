@@ -8,12 +8,16 @@ particles agree, one mode is left, which one anchor and one Gaussian can serve.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from weighbridge.base import Array
 from weighbridge.model import Model, unravel_positions
 
 MAX_ROUNDS = 5
@@ -23,6 +27,12 @@ LEAST_SPREAD = 0.02
 EXACT_BACK = 1e-6
 # A normal distribution's standard deviation, as a multiple of its median absolute deviation.
 NORMAL = 1.4826
+# Squared distances are clipped: particles of a wide prior may lie as far away as numbers go.
+FARTHEST = 1e6
+# Labels can be told apart where swapping two of them costs more than the first of these to all but
+# the second of the particles. Components three spreads apart are.
+SWAP_COSTS = 6.0
+FEW_NEAR = 0.1
 
 
 class Reference(NamedTuple):
@@ -40,10 +50,74 @@ class Reference(NamedTuple):
 
         Stephens (2000), J. R. Stat. Soc. B 62:795-809.
         """
+        return np.array([linear_sum_assignment(cost)[1] for cost in self.costs(components)])
+
+    def costs(self, components: np.ndarray) -> np.ndarray:
+        """Of each label for each component: particles x labels x components."""
         apart = (components[:, None, :, :] - self.middle[:, None, :]) / self.spread[:, None, :]
-        # Particles of a wide prior may lie as far away as numbers go.
-        costs = np.sum(np.clip(apart, -1e6, 1e6) ** 2, axis=-1)
-        return np.array([linear_sum_assignment(cost)[1] for cost in costs])
+        return np.asarray(np.sum(np.clip(apart, -FARTHEST, FARTHEST) ** 2, axis=-1))
+
+    def tells_apart(self, components: np.ndarray) -> bool:
+        """Whether nearly all particles, labelled by it, are far from any other labelling."""
+        costs = self.costs(components)
+        own = np.diagonal(costs, axis1=1, axis2=2)
+        swapped = costs + costs.transpose(0, 2, 1) - own[:, :, None] - own[:, None, :]
+        pairs = np.triu_indices(costs.shape[1], 1)
+        nearest = np.min(swapped[:, *pairs], axis=1, initial=np.inf)
+        return bool(np.mean(nearest < SWAP_COSTS) < FEW_NEAR)
+
+
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["middle", "spread", "standing"], meta_fields=[]
+)
+@dataclass(frozen=True)
+class Walls:
+    r"""The cell of one labelling, which moves must not leave.
+
+    Moves that know the particles' metric treat components by their labels. To let a particle walk
+    out of the cell and to relabel it would bias it: the move back is not the same. Within walls
+    moves have the density K! f on the cell as their target, and leave it as it is.
+
+    Args:
+        middle: what each component is like, components x features; see ``Reference``.
+        spread: likewise.
+        standing: whether they are up: 1 or 0, so that nothing is compiled anew when they rise.
+    """
+
+    middle: Array | np.ndarray
+    spread: Array | np.ndarray
+    standing: Array | np.ndarray | float
+
+    def allow(self, model: Model, position: Array) -> Array:
+        r"""Whether a position is in the cell, or the walls are down.
+
+        The labelling is the best one if no cycle of exchanges is cheaper: with
+        w_{ij} = c_{ij} - c_{ii}, no closed walk has a negative sum (Floyd 1962, CACM 5:345).
+        """
+        parameters = model.transform(position)[0]
+        pieces = []
+        for name, axis in model.exchangeable:
+            values = jnp.moveaxis(parameters[name], axis, 0)
+            pieces.append(values.reshape(values.shape[0], -1))
+        components = jnp.concatenate(pieces, axis=-1)
+        middle, spread = jnp.asarray(self.middle), jnp.asarray(self.spread)
+        apart = (components - middle[:, None, :]) / spread[:, None, :]
+        costs = jnp.sum(jnp.clip(apart, -FARTHEST, FARTHEST) ** 2, axis=-1)
+        extra = costs - jnp.diagonal(costs)[:, None]
+
+        def through(middle: Array, walks: Array) -> Array:
+            return jnp.minimum(walks, walks[:, middle, None] + walks[None, middle, :])
+
+        walks = jax.lax.fori_loop(0, len(extra), through, extra)
+        # Rounding alone is no better labelling.
+        rounding = 1e-9 * (1 + jnp.trace(costs))
+        return (jnp.min(jnp.diagonal(walks)) >= -rounding) | (jnp.asarray(self.standing) < 1)
+
+    @staticmethod
+    def down(model: Model) -> Walls:
+        """No walls, of the shape that they will have."""
+        shape = features(model, np.zeros((1, model.dimension))).shape[1:]
+        return Walls(np.zeros(shape), np.ones(shape), 0.0)
 
 
 def features(model: Model, position: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.numerics import jit
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
+from weighbridge.relabel import Walls
 from weighbridge.target import Target, Tempered, Term
 
 # The next power is searched between exp(-SEARCH_DEPTH) and all of what remains.
@@ -49,23 +50,40 @@ class Cloud(NamedTuple):
     origin: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["model", "past", "chunk"], meta_fields=[])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["model", "past", "chunk", "walls"],
+    meta_fields=[],
+)
 @dataclass(frozen=True)
 class Path:
-    """Densities from prior times past to prior times past times chunk."""
+    """Densities from prior times past to prior times past times chunk.
+
+    Where components may be permuted, ``walls`` may restrict them to the cell of one labelling.
+    """
 
     model: Model
     past: tuple[Term, ...]
     chunk: Term
+    walls: Walls | None = None
 
     @property
     def axes(self) -> Any:
         """Where the island axes of its terms lie, for jax.vmap; the model is common to all."""
-        return Path(None, tuple(term.axes for term in self.past), self.chunk.axes)  # type: ignore[arg-type]
+        past = tuple(term.axes for term in self.past)
+        return Path(None, past, self.chunk.axes, None)  # type: ignore[arg-type]
 
     def target(self, power: Array) -> Target:
         """The density at a power of the chunk's likelihood."""
         return Target(self.model, (*self.past, Tempered(self.chunk, power)))
+
+    def allow(self, position: Array) -> Array:
+        """Which positions, islands x particles x coordinates, are within the walls, if any."""
+        if self.walls is None:
+            return jnp.ones(position.shape[:2], bool)
+        of_one = partial(self.walls.allow, self.model)
+        allowed: Array = jax.vmap(jax.vmap(of_one))(position)
+        return allowed
 
     def chunk_log_likelihood(self, position: Array) -> Array:
         """What the weights grow by when the power goes from 0 to 1."""
@@ -497,7 +515,7 @@ def anneal(
     max_steps: int = 2000,
     take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
     report: Report | None = None,
-    between: Callable[[Cloud], Cloud] | None = None,
+    between: Callable[[Cloud, StepInfo], Cloud] | None = None,
 ) -> Annealed:
     """Take the particles along a path, from power 0 to power 1, or as a schedule says.
 
@@ -517,7 +535,8 @@ def anneal(
         max_steps: after this many the rest is taken at once, and the result says so.
         take_step: ``anneal_step``, or what does the same where the likelihood is on the host.
         report: called before the first step and after every one.
-        between: what to do to the particles after every step that leaves their density as it is.
+        between: what to do to the particles after every step, by what the step did, that leaves
+            their density as it is.
     """
     # As arrays from the start: what comes back tuned is one, and must not be traced again.
     mover = jax.tree_util.tree_map(np.asarray, mover)
@@ -545,7 +564,7 @@ def anneal(
         )
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:
-            cloud = between(cloud)
+            cloud = between(cloud, info)
         powers.append(float(power))
         steps.append(jax.tree_util.tree_map(np.asarray, info))
         if report is not None:

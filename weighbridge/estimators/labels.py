@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.anneal import Cloud, Path, StepInfo
 from weighbridge.model import Model
-from weighbridge.relabel import Reference, find_reference, in_cell, log_num_labellings, relabelled
+from weighbridge.relabel import (
+    Reference,
+    Walls,
+    features,
+    find_reference,
+    in_cell,
+    log_num_labellings,
+    relabelled,
+)
+
+# A correlation with where the moves of a step began, beyond which they lead nowhere.
+STUCK = 0.6
 
 
 @dataclass(frozen=True)
@@ -41,3 +52,45 @@ def one_labelling(model: Model, cloud: Cloud, *, agreed: bool = True) -> tuple[C
     reference = find_reference(model, position, heaviest)
     position = relabelled(model, position, reference).reshape(cloud.position.shape)
     return cloud._replace(position=jnp.asarray(position)), Cell(model, reference)
+
+
+class Labels:
+    """The labelling of particles along a path, and the walls that keep them in its cell.
+
+    While rows are few and powers small, labels cannot be told apart: then there is none, and the
+    particles move as they like. From when they can there is one; or from when one is needed, for an
+    anchor, or because moves whose metric is that of all labellings at once lead nowhere.
+
+    Args:
+        model: whose ``exchangeable`` parameters they are; without any there is nothing to label.
+        standing: whether the particles have one labelling already.
+    """
+
+    def __init__(self, model: Model, *, standing: bool = False) -> None:
+        self.model, self.standing = model, standing
+        self.walls = Walls.down(model) if model.exchangeable else None
+
+    def follow(self, cloud: Cloud, step: StepInfo | None = None, *, must: bool = False) -> Cloud:
+        """The particles relabelled, and walls around where they are now; or all as it was.
+
+        Args:
+            cloud: particles of all islands.
+            step: that has brought them here.
+            must: have a labelling, also if labels can hardly be told apart.
+        """
+        stuck = float(np.mean(getattr(getattr(step, "moves", None), "correlation", 0.0)))
+        must = must or stuck > STUCK
+        found, cell = one_labelling(self.model, cloud, agreed=self.standing)
+        if cell is None:
+            return cloud
+        if not (self.standing or must):
+            position = np.asarray(found.position).reshape(-1, self.model.dimension)
+            if not cell.reference.tells_apart(features(self.model, position)):
+                return cloud
+        self.standing = True
+        self.walls = Walls(*cell.reference, standing=1.0)
+        return found
+
+    def within(self, path: Path) -> Path:
+        """The path in the cell of the labelling, if there is one."""
+        return replace(path, walls=self.walls)

@@ -97,7 +97,11 @@ class Repeat:
         moved, info = over_islands(move_one, each, cloud.position, path=path, power=power)
         # Moves that will be undone say nothing about the others.
         stable = stable_moves(path, power, cloud.position, moved)
-        return moved, average(info, stable & jnp.isfinite(cloud.log_weight)), self
+        info = average(info, stable & jnp.isfinite(cloud.log_weight))
+        if path.walls is not None:
+            allowed = path.allow(moved) | ~path.allow(cloud.position)
+            moved = jnp.where(allowed[..., None], moved, cloud.position)
+        return moved, info, self
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])

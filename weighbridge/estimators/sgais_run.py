@@ -37,7 +37,7 @@ from weighbridge.estimators.anneal import (
 )
 from weighbridge.estimators.bridge import Bridged, decide
 from weighbridge.estimators.crossing import bridge_to_gaussians
-from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
@@ -81,6 +81,7 @@ class Stage(NamedTuple):
         chunk_sums: those of the chunk.
         past: how the rows before are estimated; None while all are used.
         chunk: how the chunk is.
+        labels: what labelling the particles have, if any.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class Stage(NamedTuple):
     chunk_sums: Sums | None
     past: Estimate | None
     chunk: Estimate
+    labels: Labels
 
 
 class SGAISRun(StreamedRun):
@@ -102,6 +104,7 @@ class SGAISRun(StreamedRun):
         self.batch_rows = {PAST: FIRST_BATCH, CHUNK: FIRST_BATCH}
         self.noise_bias = 0.0
         self.largest_noise = 0.0
+        self.labelled = False
         kernel = method.kernel
         num_batches = REPEATED_MOVES if kernel is not None and kernel.uses_batches else 1
         self.terms = Terms(
@@ -133,6 +136,7 @@ class SGAISRun(StreamedRun):
             if isinstance(self.rows, Window):
                 self.rows.fade(fade)
             self._take(stage, outcome)
+            self.labelled = stage.labels.standing
             if self.anchor is None and self.num_rows + len(weight) > self.rows.capacity:
                 self.anchor = self._first_anchor(values, weight)
 
@@ -155,13 +159,13 @@ class SGAISRun(StreamedRun):
             FORGETTING + self.num_chunks,
             self.islands,
             stage.cloud,
-            lambda _: Path(self.model, (nothing,), past),
+            lambda _: stage.labels.within(Path(self.model, (nothing,), past)),
             self.mover,
             Settings(self.method.target_ess, RESAMPLE_BELOW),
             schedule=fade ** (np.arange(1, num_steps + 1) / num_steps),
             start=1.0,
             take_step=patient_step,
-            between=self._relabel if self.model.exchangeable else None,
+            between=stage.labels.follow if self.model.exchangeable else None,
         )
         change = found.steps[-1].log_evidence - self.log_evidences
         cloud = found.cloud._replace(
@@ -183,11 +187,14 @@ class SGAISRun(StreamedRun):
     def _prepare(self, values: PyTree, weight: np.ndarray) -> Stage:
         """The path of a chunk, with batches large enough."""
         new, past = len(weight), self.rows.num_represented
-        cloud = self._relabel(self.cloud)
-        if not past or (past + new <= EXACT_ROWS and self.anchor is None):
+        exact = not past or (past + new <= EXACT_ROWS and self.anchor is None)
+        labels = Labels(self.model, standing=self.labelled)
+        # One anchor serves one labelling.
+        cloud = labels.follow(self.cloud, must=not exact)
+        if exact:
             chunk = self._whole(values, weight)
             path = Path(self.model, (self._before(values, weight),), chunk.term)
-            return Stage(path, cloud, None, None, None, chunk)
+            return Stage(path, cloud, None, None, None, chunk, labels)
         anchor, before, probes = self._estimated_past(cloud)
         sums = self._chunk_sums(anchor.position, values, weight)
         if new <= EXACT_ROWS:
@@ -201,7 +208,7 @@ class SGAISRun(StreamedRun):
 
             chunk = self._estimate(CHUNK, anchor.position, sums, (gather, new, new), probes)
         path = Path(self.model, (before.term,), chunk.term)
-        return Stage(path, cloud, anchor, sums, before, chunk)
+        return Stage(path, cloud, anchor, sums, before, chunk, labels)
 
     def _estimated_past(self, cloud: Cloud) -> tuple[Anchor, Estimate, np.ndarray]:
         """The anchor, moved to the particles' centre if it is time, and what it makes of the past.
@@ -255,13 +262,10 @@ class SGAISRun(StreamedRun):
             for group in groups
         ]
 
-    def _relabel(self, cloud: Cloud) -> Cloud:
-        # The first particles come from the prior, where no labelling is better than another.
-        return one_labelling(self.model, cloud, agreed=self.num_chunks > 1)[0]
-
     def _first_anchor(self, values: PyTree, weight: np.ndarray) -> Anchor:
         """With this chunk the reservoir overflows: the last moment to see all rows."""
-        anchor = set_anchor(self.model, self._centre(self._relabel(self.cloud)), self.rows, None)
+        cloud = one_labelling(self.model, self.cloud, agreed=self.labelled)[0]
+        anchor = set_anchor(self.model, self._centre(cloud), self.rows, None)
         return anchor._replace(
             sums=anchor.sums.plus(self._chunk_sums(anchor.position, values, weight)),
             num_rows=self.num_rows + len(weight),
@@ -294,11 +298,11 @@ class SGAISRun(StreamedRun):
             self.num_chunks,
             self.islands,
             stage.cloud,
-            lambda _: stage.path,
+            lambda _: stage.labels.within(stage.path),
             mover,
             Settings(method.target_ess, RESAMPLE_BELOW),
             take_step=anneal_step if kernel is not None else patient_step,
-            between=self._relabel if self.model.exchangeable else None,
+            between=stage.labels.follow if self.model.exchangeable else None,
         )
 
     def _take(self, stage: Stage, outcome: Annealed) -> None:
@@ -332,7 +336,7 @@ class SGAISRun(StreamedRun):
         if self.method.half_life is not None:
             return None
         seen = self.rows.num_seen
-        cloud, cell = one_labelling(self.model, self.cloud)
+        cloud, cell = one_labelling(self.model, self.cloud, agreed=self.labelled)
         variance = 0.0
         if self.anchor is None:
             term = self.terms.exact(*self.rows.gather(np.arange(seen)))
@@ -421,6 +425,7 @@ class SGAISRun(StreamedRun):
             "batch_rows": [self.batch_rows[PAST], self.batch_rows[CHUNK]],
             "noise_bias": self.noise_bias,
             "largest_noise": self.largest_noise,
+            "labelled": int(self.labelled),
         }
 
     @double_precision
@@ -453,6 +458,7 @@ class SGAISRun(StreamedRun):
             raise ValueError(f"mini-batches of {self.batch_rows} rows")
         self.noise_bias = float(plain["noise_bias"])
         self.largest_noise = float(plain["largest_noise"])
+        self.labelled = bool(plain["labelled"])
 
 
 def _bias(stage: Stage, outcome: Annealed) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -21,7 +20,6 @@ from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
-    Cloud,
     Mover,
     Path,
     Report,
@@ -36,11 +34,12 @@ from weighbridge.estimators.checks import require_counts, require_fraction, requ
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
-from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
+    AdaptiveWalk,
     Moves,
     check_moves,
     choose_mover,
@@ -137,6 +136,7 @@ class Tempering:
         host = host_likelihood(model, values, cloud.position)
         mover = choose_mover(self.moves, model.dimension, count, on_host=host is not None)
         require_walkers(mover, self.num_particles // self.chain_length, model.dimension)
+        labels = _labels(model, mover) if host is None else None
         path = Path(model, (), term if host is None else cast(Term, host))
         take_step = anneal_step if host is None else host_step
         scheme = self.resampling_scheme()
@@ -146,7 +146,7 @@ class Tempering:
                 0,
                 islands,
                 cloud,
-                lambda _: path,
+                lambda _: path if labels is None else labels.within(path),
                 mover,
                 Settings(self.target_ess, self.resample_below),
                 schedule=self.schedule(),
@@ -155,13 +155,14 @@ class Tempering:
                 max_steps=self.max_annealing_steps,
                 report=report,
                 take_step=take_step,
-                between=self._between(model),
+                between=None if labels is None else labels.follow,
             )
         except Exception as error:
             if host is None:
                 _explain(path, mover, error)
             raise
         check_outcome(outcome)
+        path = path if labels is None else labels.within(path)
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
         second = None
@@ -204,11 +205,14 @@ class Tempering:
             elapsed=time.perf_counter() - began,
         )
 
-    def _between(self, model: Model) -> Callable[[Cloud], Cloud] | None:
-        """Components that may be permuted get one labelling, by which moves find their metric."""
-        if not model.exchangeable:
-            return None
-        return lambda cloud: one_labelling(model, cloud, agreed=False)[0]
+
+def _labels(model: Model, mover: Mover) -> Labels | None:
+    """None where there is nothing to label, or where particles move by each other.
+
+    Those cannot be held back one by one.
+    """
+    by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
+    return None if by_each_other or not model.exchangeable else Labels(model)
 
 
 def likelihood_term(
