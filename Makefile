@@ -5,13 +5,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 
-.PHONY: demo test check format bench bench-peers bench-hard bench-sgais bench-online calibrate clean
+.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online calibrate clean
 
 demo: $(STAMP)
 	$(BIN)/weighbridge demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+# What takes as long again: statistics over many runs, processes, the checks of other libraries.
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long tests
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -37,6 +41,10 @@ bench-hard: $(STAMP)
 # Up to a million rows, hours long: SGAIS_ARGUMENTS="--merge --only linear-1e6" measures one row.
 bench-sgais: $(STAMP)
 	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
+
+# 100,000 rows whose distribution shifts, in order and shuffled: an hour, and goes on where it stopped.
+bench-shift: $(STAMP)
+	$(BIN)/python -m benchmarks.shift
 
 # Online: exact Bayes factors, change points, a hundred kills, ten million rows. Half an hour.
 bench-online: $(STAMP)

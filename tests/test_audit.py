@@ -15,6 +15,8 @@ from weighbridge.estimators.crossing import bridge_to_gaussians, fit_scores
 from weighbridge.particles import Combined
 from weighbridge.target import Total
 
+pytestmark = pytest.mark.long
+
 SECOND_LOOK = {Status.MASS_MISSED, Status.DRIFTING}
 
 

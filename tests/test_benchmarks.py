@@ -15,6 +15,8 @@ import weighbridge as wb
 from benchmarks import problems, sgais_headline, sgais_problems, sgais_references, sgais_rows
 from benchmarks.peers import targets
 
+pytestmark = pytest.mark.long
+
 
 def columns(data):
     if data is None:

@@ -17,6 +17,8 @@ from weighbridge.estimators import bidirectional as module
 from weighbridge.estimators.bounds import island_logs
 from weighbridge.estimators.moves import Repeat
 
+pytestmark = pytest.mark.long
+
 INPUTS = np.random.default_rng(0).normal(size=(30, 1))
 
 

@@ -7,6 +7,8 @@ import pytest
 
 import weighbridge as wb
 
+pytestmark = pytest.mark.long
+
 MODEL = wb.zoo.gaussian.model()
 NUM_ROWS = 10
 

@@ -14,6 +14,8 @@ from weighbridge import detection
 from weighbridge.estimators.anneal import Cloud
 from weighbridge.permutation import Signs, compare_rows
 
+pytestmark = pytest.mark.long
+
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50)
 WIDE = wb.zoo.gaussian.model(prior_scale=3.0)
 LINEAR = wb.zoo.linear.model(2)

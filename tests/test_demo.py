@@ -5,6 +5,8 @@ import pytest
 
 from weighbridge import SGAIS, CheckpointError, DataError, OnlineComparison, demo, zoo
 
+pytestmark = pytest.mark.long
+
 QUICK = SGAIS(num_islands=4, num_particles=4, chunk_size=demo.CHUNK_SIZE, target_ess=0.3)
 
 

@@ -14,6 +14,8 @@ from weighbridge.estimators.anneal import Path, Settings, anneal, draw_cloud
 from weighbridge.estimators.walks import evaluate
 from weighbridge.target import Batches, Rows
 
+pytestmark = pytest.mark.long
+
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5 in one of 6,000 cases.
 BOUND = 5.0
 SEEDS = (1, 2, 3)

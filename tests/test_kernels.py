@@ -11,6 +11,8 @@ from weighbridge.kernels.dialogue import Point
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.target import Rows, Subsampled, Target
 
+pytestmark = pytest.mark.long
+
 # A false alarm of any single comparison in this file has a probability below 1e-6 (5 sigma).
 SIGMAS = 5.0
 NUM_CHAINS = 20_000

@@ -13,6 +13,8 @@ from weighbridge.estimators.anneal import anneal_step
 from weighbridge.sources import Source, open_source
 from weighbridge.zoo import autoregressive
 
+pytestmark = pytest.mark.long
+
 SERIES = np.random.default_rng(0).normal(size=29)
 COLUMNS = {"x": np.arange(29 * 3.0).reshape(29, 3), "y": SERIES, "state": np.arange(29) % 4}
 

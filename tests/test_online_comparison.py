@@ -15,6 +15,8 @@ from weighbridge.catching_up import CatchUp
 from weighbridge.comparison_state import SCHEMA
 from weighbridge.history import History
 
+pytestmark = pytest.mark.long
+
 SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50)
 OVERFLOWING = dataclasses.replace(SMALL, reservoir=60)
 ROWS = wb.zoo.linear.simulate(300, num_features=2, seed=3)

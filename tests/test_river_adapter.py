@@ -12,6 +12,8 @@ from river import checks
 import weighbridge as wb
 from weighbridge.adapters import RiverClassifier, WeighbridgeClassifier
 
+pytestmark = pytest.mark.long
+
 SMALL = wb.SGAIS(num_islands=4, num_particles=16)
 
 

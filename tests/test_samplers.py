@@ -10,6 +10,8 @@ import pytest
 
 import weighbridge as wb
 
+pytestmark = pytest.mark.long
+
 CORRELATION = 0.95
 DEVIATIONS = np.logspace(-2, 0, 50)
 # The largest of up to a hundred z-scores, and their root mean square: with some fifty runs in

@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import weighbridge as wb
 from weighbridge.adapters import WeighbridgeClassifier, WeighbridgeRegressor, defaults
 
+pytestmark = pytest.mark.long
+
 # Few particles: the checks fit dozens of tiny sets of data.
 SMALL = wb.SGAIS(num_islands=4, num_particles=16)
 CHECKED = [WeighbridgeClassifier(method=SMALL), WeighbridgeRegressor(method=SMALL)]

@@ -23,6 +23,8 @@ from weighbridge.store import CheckpointStore
 from weighbridge.tables import Table
 from weighbridge.watching import Keeping, Plan, watch
 
+pytestmark = pytest.mark.long
+
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, reservoir=150)
 NEAR, FAR = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
 ROWS = wb.zoo.gaussian.simulate(400, mean=2.0, seed=1)
