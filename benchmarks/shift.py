@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def pooled(runs: list[dict[str, Any]]) -> tuple[float, float]:
     return float(answers.mean()), max(stated, spread)
 
 
-def write(records: dict[str, Any]) -> None:
+def write(records: dict[str, Any], folder: Path) -> None:
     """One row for each run, and whether the orders agree."""
     runs = sorted(
         records.values(), key=lambda r: (r["components"], ORDERS.index(r["order"]), r["seed"])
@@ -126,25 +127,26 @@ def write(records: dict[str, Any]) -> None:
         f"{AGREE:g} of its stated errors.\n\n{report.table(summary, judged)}\n\n"
         f"{report.table(header, rows)}"
     )
-    report.write(NAME, "A shifting distribution, in order and shuffled", body)
+    report.write(NAME, "A shifting distribution, in order and shuffled", body, folder)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", type=int, choices=COMPONENTS, default=list(COMPONENTS))
     parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=NUM_ROWS)
-    options = parser.parse_args()
-    records = report.load(NAME)
+    parser.add_argument("--output", type=Path, default=report.RESULTS, help="folder of the results")
+    options = parser.parse_args(arguments)
+    records = report.load(NAME, options.output)
     for seed in range(options.seeds):
         for count in options.only:
             for order in options.orders:
                 key = f"{count} {order} {seed} {options.rows}"
                 if key not in records:
                     records[key] = measure(count, order, seed, options.rows)
-                    report.save(NAME, records)
-                    write(records)
+                    report.save(NAME, records, options.output)
+                write(records, options.output)
 
 
 if __name__ == "__main__":
