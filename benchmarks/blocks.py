@@ -1,6 +1,7 @@
 """How many rows to sum at once: time of a gradient of many particles, by the size of a block.
 
-``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.target`` chooses by it.
+``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.target`` and
+``weighbridge.estimators.moves`` choose by it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import report
-from weighbridge import target
 from weighbridge.base import Array
+from weighbridge.estimators import moves
 from weighbridge.numerics import jit
 from weighbridge.target import Rows, Span
 
@@ -58,11 +59,11 @@ def measure(model: wb.Model, rows: Rows, block: int) -> float:
     return 1e9 * min(seconds) / NUM_ROWS / NUM_PARTICLES
 
 
-def whole(block: int) -> float:
-    """Seconds of SMC on linear regression, 1,000 rows, with blocks of so many; nothing compiled."""
-    usual = target.SMALL_BLOCK
+def whole(flat_up_to: int) -> float:
+    """Seconds of SMC on linear regression, 1,000 rows, islands flat up to so many coordinates."""
+    usual = moves.FLAT_UP_TO
     try:
-        target.SMALL_BLOCK = block
+        moves.FLAT_UP_TO = flat_up_to
         jax.clear_caches()
         data, seconds = wb.zoo.linear.simulate(1000, seed=1), []
         for seed in range(4):
@@ -70,7 +71,7 @@ def whole(block: int) -> float:
             wb.evidence(wb.zoo.linear.model(), data, "smc", seed=seed)
             seconds.append(time.perf_counter() - began)
     finally:
-        target.SMALL_BLOCK = usual
+        moves.FLAT_UP_TO = usual
     return min(seconds[1:])
 
 
@@ -86,8 +87,11 @@ def main() -> None:
         f"\n\nNanoseconds for each of {NUM_ROWS:,} rows and {NUM_PARTICLES:,} particles of a "
         "gradient of the log-likelihood in double precision, by the rows that are summed at once."
     )
-    seconds = " | ".join(f"{block} rows {whole(block):.2f} s" for block in (16, 64))
-    body += f"\n\nA whole run of SMC on linear regression, 1,000 rows: {seconds}."
+    apart, flat = whole(0), whole(moves.FLAT_UP_TO)
+    body += (
+        f"\n\nA whole run of SMC on linear regression, 1,000 rows: {apart:.2f} s with islands and "
+        f"particles as two axes, {flat:.2f} s with all particles along one."
+    )
     report.write("blocks", "Rows in a block", body)
 
 

@@ -24,11 +24,6 @@ BLOCK_ROWS = 4096
 # Likewise where the number of rows is not known beforehand: few, so that little is wasted on a
 # last block that is not full, and a block of a thousand particles stays in the cache.
 SPAN_BLOCK = 64
-# Blocks of models with few parameters, whose rows cost less than the memory they take: for a whole
-# run of SMC this is better than 64, though not for one gradient of all particles by itself
-# (benchmarks/results/blocks.md).
-SMALL_BLOCK = 16
-FEW_PARAMETERS = 12
 
 Carry = TypeVar("Carry")
 
@@ -162,12 +157,7 @@ def _span_sum(model: Model, parameters: Parameters, span: Span) -> Array:
     return span.over_blocks(
         lambda rows, total: total + _weighted_sum(model, parameters, rows),
         jnp.zeros(()),
-        _block_rows(model),
     )
-
-
-def _block_rows(model: Model) -> int:
-    return SMALL_BLOCK if model.dimension <= FEW_PARAMETERS else SPAN_BLOCK
 
 
 def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Array, Parameters]:
@@ -177,7 +167,7 @@ def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Arr
         return cast(tuple[Array, Parameters], jax.tree_util.tree_map(jnp.add, carry, found))
 
     zero = (jnp.zeros(()), jax.tree_util.tree_map(jnp.zeros_like, parameters))
-    return span.over_blocks(add, zero, _block_rows(model))
+    return span.over_blocks(add, zero)
 
 
 def _span_backward(gradient: Parameters, cotangent: Array) -> tuple[None, Parameters, None]:

@@ -17,6 +17,7 @@ from weighbridge.estimators.adaptive import ENOUGH_PARTICLES
 from weighbridge.estimators.anneal import Cloud, Path
 from weighbridge.estimators.bridge import Bridged, bridge
 from weighbridge.estimators.host_likelihood import HostLikelihood
+from weighbridge.estimators.moves import over_islands
 from weighbridge.model import Model
 from weighbridge.numerics import jit
 
@@ -167,10 +168,8 @@ def _scores(path: Path, position: Array) -> tuple[Array, Array]:
 
 
 def _over_islands(path: Path, position: Array, of_target: Callable[[Any], Any]) -> Any:
-    def island(path: Path, position: Array) -> Any:
-        return jax.vmap(of_target(path.target(jnp.ones(()))))(position)
-
-    return jax.vmap(island, in_axes=(path.axes, 0))(path, position)
+    at = lambda target, _, position: of_target(target)(position)  # noqa: E731
+    return over_islands(at, position, path=path, power=jnp.ones(()))
 
 
 @jit

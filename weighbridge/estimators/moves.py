@@ -16,6 +16,10 @@ from weighbridge.estimators.anneal import Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC, evaluate
 from weighbridge.target import Target
 
+# Up to so many coordinates islands that share their rows are one population to the compiler. With
+# two axes of particles its gradients of small models take four times as long
+# (benchmarks/results/blocks.md); with many coordinates a metric for each particle takes memory.
+FLAT_UP_TO = 12
 # Moves of a second look: enough to see a drift, and to fall into a mode.
 ROAMING_MOVES = 8
 FALLING_MOVES = 5
@@ -28,6 +32,8 @@ def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any =
     Arguments have islands and particles as their first axes. The target is the island's own, and
     so is ``own``, whose first axis is the island.
     """
+    if path.model.dimension <= FLAT_UP_TO and not jax.tree_util.tree_leaves(path.axes):
+        return _over_all(partial(function, path.target(power)), own, args)
 
     def island(path: Path, own: Any, *args: Any) -> Any:
         target = path.target(power)
@@ -35,6 +41,17 @@ def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any =
 
     axes = (path.axes, None if own is None else 0, *(0 for _ in args))
     return jax.vmap(island, in_axes=axes)(path, own, *args)
+
+
+def _over_all(function: Any, own: Any, args: tuple[Any, ...]) -> Any:
+    """Call ``function(own, ...)`` for all particles as if they were of one island."""
+    shape = jax.tree_util.tree_leaves(args)[0].shape[:2]
+    args = jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), args)
+    each = jax.tree_util.tree_map(lambda leaf: jnp.repeat(leaf, shape[1], axis=0), own)
+    found = jax.vmap(function, in_axes=(None if own is None else 0, *(0 for _ in args)))(
+        each, *args
+    )
+    return jax.tree_util.tree_map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), found)
 
 
 def particle_keys(keys: Array, num_particles: int) -> Array:
