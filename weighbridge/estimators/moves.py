@@ -16,9 +16,10 @@ from weighbridge.estimators.anneal import Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC, evaluate
 from weighbridge.target import Target
 
-# Up to so many coordinates islands that share their rows are one population to the compiler. With
-# two axes of particles its gradients of small models take four times as long
-# (benchmarks/results/blocks.md); with many coordinates a metric for each particle takes memory.
+# Up to so many coordinates islands that share their rows are one population to the compiler: with
+# two axes of particles its gradients over rows take four times as long
+# (benchmarks/results/blocks.md). With many coordinates a metric for each particle takes memory, and
+# without rows it takes time.
 FLAT_UP_TO = 12
 # Moves of a second look: enough to see a drift, and to fall into a mode.
 ROAMING_MOVES = 8
@@ -32,7 +33,9 @@ def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any =
     Arguments have islands and particles as their first axes. The target is the island's own, and
     so is ``own``, whose first axis is the island.
     """
-    if path.model.dimension <= FLAT_UP_TO and not jax.tree_util.tree_leaves(path.axes):
+    by_rows = path.model.log_likelihood is not None
+    apart = bool(jax.tree_util.tree_leaves(path.axes))
+    if by_rows and not apart and path.model.dimension <= FLAT_UP_TO:
         return _over_all(partial(function, path.target(power)), own, args)
 
     def island(path: Path, own: Any, *args: Any) -> Any:
