@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Okabe & Ito (2008): told apart with any kind of colour vision; their yellow is too light to draw.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+# A logarithmic axis over more than this factor has labels at powers of ten alone.
+MANY_DECADES = 300.0
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -123,10 +125,12 @@ def num_bins(num_draws: float) -> int:
 
 
 def write_out_numbers(axis: Axis) -> None:
-    """Label a logarithmic axis 200, 500, 1,000: runs often span less than a decade."""
+    """Label a logarithmic axis 200, 500, 1,000, or by decades alone where it spans several."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_view_interval()
+    subs = (1.0,) if high > MANY_DECADES * max(low, 1e-300) else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(_write_out))
     axis.set_minor_formatter(NullFormatter())
 
