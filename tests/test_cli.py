@@ -19,6 +19,8 @@ from weighbridge import Evidence, cli, commands, lagged, zoo
 from weighbridge.sources import count_csv_rows, open_source
 from weighbridge.tables import Table
 
+pytestmark = pytest.mark.long
+
 SMALL = ["--islands", "4", "--particles", "8", "--chunk-size", "50", "--batch-size", "25"]
 COMMAND = [sys.executable, "-c", "from weighbridge.cli import main; main()"]
 USER_FILE = """

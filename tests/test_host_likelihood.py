@@ -10,6 +10,8 @@ import pytest
 
 import weighbridge as wb
 
+pytestmark = pytest.mark.long
+
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5 in one of 6,000 cases.
 BOUND = 5.0
 SEEDS = (1, 2, 3)

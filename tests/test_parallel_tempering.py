@@ -12,6 +12,8 @@ from weighbridge.kernels.ladder import log_likelihood, tempered
 from weighbridge.numerics import jit
 from weighbridge.target import Rows, Target, Total
 
+pytestmark = pytest.mark.long
+
 MODEL = wb.Model(PRIOR, total_log_likelihood=two_modes)
 
 

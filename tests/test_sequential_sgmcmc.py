@@ -12,6 +12,8 @@ import weighbridge as wb
 from weighbridge.estimators import SequentialMethod
 from weighbridge.estimators.anneal import anneal_step
 
+pytestmark = pytest.mark.long
+
 GAUSSIAN = wb.zoo.gaussian.model()
 DATA = wb.zoo.gaussian.simulate(600, seed=1)
 LINEAR = wb.zoo.linear.model()
