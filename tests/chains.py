@@ -17,6 +17,7 @@ import scipy.stats
 
 import weighbridge as wb
 from weighbridge import numerics
+from weighbridge.pytrees import register_dataclass
 
 # Every comparison is at four standard errors: a false alarm of one has a probability of 6e-5, and
 # of any of the few hundred in the files that use this about 2 %; seeds are fixed.
@@ -40,7 +41,7 @@ def _bounded(u):
     return BOUNDED.transform(u)[1]
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["which"], meta_fields=[])
+@partial(register_dataclass, data_fields=["which"], meta_fields=[])
 @dataclass(frozen=True)
 class Example:
     """One of the targets by its number: one program serves all of them."""

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 
 import weighbridge as wb
+from weighbridge.pytrees import register_dataclass
 
 # A false alarm of any single comparison has a probability below 1e-6 (5 sigma).
 SIGMAS = 5.0
@@ -18,7 +19,7 @@ ILL_CONDITIONED = np.diag([1.0, 100.0])
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["precision", "noise", "key", "index"],
     meta_fields=[],
 )

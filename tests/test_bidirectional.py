@@ -16,6 +16,7 @@ import weighbridge as wb
 from weighbridge.estimators import bidirectional as module
 from weighbridge.estimators.bounds import island_logs
 from weighbridge.estimators.moves import Repeat
+from weighbridge.pytrees import register_dataclass
 
 pytestmark = pytest.mark.long
 
@@ -85,7 +86,7 @@ class Drawn(NamedTuple):
     position: Any
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["stays"], meta_fields=[])
+@partial(register_dataclass, data_fields=["stays"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class Perfect:
     """Draws from the tempered posterior of the Gaussian mean itself, or stays."""

@@ -1,6 +1,7 @@
 """One contract for every kernel: add a row here with a new kernel."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -258,3 +259,11 @@ def test_rescaling_matches_a_rescaled_target(kernels):
     np.testing.assert_allclose(
         np.asarray(stretched), np.asarray(plain) * np.sqrt(factor), rtol=1e-10
     )
+
+
+def test_structures_tell_kernels_apart():
+    """JAX keeps compiled programs by structure: two kernels of one structure could be mistaken."""
+    kernels = [kernel for kernel, *_ in KERNELS.values()]
+    for first, second in itertools.combinations(kernels, 2):
+        alike = jax.tree_util.tree_structure(first) == jax.tree_util.tree_structure(second)
+        assert not alike or type(first) is type(second)

@@ -17,6 +17,8 @@ from weighbridge.base import DataError, ModelError
 from weighbridge.interop import from_numpyro
 from weighbridge.model import check_row_function
 
+pytestmark = pytest.mark.long
+
 rng = np.random.default_rng(0)
 N = 30
 X = rng.normal(size=(N, 3))

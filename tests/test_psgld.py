@@ -21,6 +21,7 @@ from scipy.special import digamma, polygamma
 
 import weighbridge as wb
 from weighbridge.particles import combine_islands
+from weighbridge.pytrees import register_dataclass
 
 NUM_CHAINS = 1_000
 
@@ -104,7 +105,7 @@ def test_the_drift_that_is_dropped_widens_and_its_correction_mends_it():
     assert 0 < found[0.02, True] < found[0.2, True] < found[0.2, False]
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["shape"], meta_fields=[])
+@partial(register_dataclass, data_fields=["shape"], meta_fields=[])
 @dataclass(frozen=True)
 class LogGamma:
     """The logarithm of a gamma variable with mean 1."""

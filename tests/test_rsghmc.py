@@ -21,6 +21,7 @@ from noisy_chains import (
 )
 
 import weighbridge as wb
+from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Rows, Subsampled, Target
 
 NUM_CHAINS = 1_000
@@ -77,7 +78,7 @@ def test_noise_is_clipped_beyond_twice_the_friction():
     assert not np.any(clipped[False])
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["precision", "rates"], meta_fields=[])
+@partial(register_dataclass, data_fields=["precision", "rates"], meta_fields=[])
 @dataclass(frozen=True)
 class Varying:
     """A normal density with exact gradients, whose metric is exponential in the position."""
@@ -120,7 +121,7 @@ def test_a_metric_that_varies_with_the_other_coordinate():
     assert_covariance(chains, np.linalg.inv(precision))
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["rows", "key", "index"], meta_fields=[])
+@partial(register_dataclass, data_fields=["rows", "key", "index"], meta_fields=[])
 @dataclass(frozen=True)
 class Exponential:
     """Exponential rows with the rate in logarithms, on mini-batches of 10."""

@@ -18,6 +18,8 @@ import weighbridge as wb
 from weighbridge.chains import ChainRun
 from weighbridge.progress import ChainBars, ChainLines
 
+pytestmark = pytest.mark.long
+
 LINEAR = wb.zoo.linear.model(2)
 DATA = wb.zoo.linear.simulate(200, num_features=2, seed=3)
 

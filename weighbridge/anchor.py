@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge.base import Array
 from weighbridge.model import Model, Parameters
+from weighbridge.pytrees import register_dataclass
 from weighbridge.target import SPAN_BLOCK, Rows, Span
 
 # From this dimension on curvatures are left out: they take D^2 numbers, and D passes.
@@ -85,7 +86,7 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch"],
     meta_fields=[],
 )

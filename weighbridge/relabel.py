@@ -19,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 from weighbridge.base import Array
 from weighbridge.model import Model, unravel_positions
+from weighbridge.pytrees import register_dataclass
 
 MAX_ROUNDS = 5
 # Components vary by at least this share of what all of them together do.
@@ -67,9 +68,7 @@ class Reference(NamedTuple):
         return bool(np.mean(nearest < SWAP_COSTS) < FEW_NEAR)
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["middle", "spread", "standing"], meta_fields=[]
-)
+@partial(register_dataclass, data_fields=["middle", "spread", "standing"], meta_fields=[])
 @dataclass(frozen=True)
 class Walls:
     r"""The cell of one labelling, which moves must not leave.

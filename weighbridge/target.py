@@ -18,6 +18,7 @@ import numpy as np
 
 from weighbridge.base import Array, PyTree
 from weighbridge.model import Model, Parameters
+from weighbridge.pytrees import register_dataclass
 
 # Rows are summed in blocks of this many, so that memory stays flat in the data size.
 BLOCK_ROWS = 4096
@@ -66,7 +67,7 @@ class ExactTerm:
         return jnp.zeros_like(position)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["values", "weight"], meta_fields=[])
+@partial(register_dataclass, data_fields=["values", "weight"], meta_fields=[])
 @dataclass(frozen=True)
 class Rows(ExactTerm):
     """The exact log-likelihood of some rows, sum_k weight_k log p(row_k | theta).
@@ -100,7 +101,7 @@ def _weighted_sum(model: Model, parameters: Parameters, rows: Rows) -> Array:
     return jnp.sum(jnp.where(rows.weight > 0, rows.weight * log_likelihoods, 0.0))
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["rows", "start", "stop"], meta_fields=[])
+@partial(register_dataclass, data_fields=["rows", "start", "stop"], meta_fields=[])
 @dataclass(frozen=True)
 class Span(ExactTerm):
     r"""The exact log-likelihood of some consecutive rows of a store, however many they are.
@@ -177,7 +178,7 @@ def _span_backward(gradient: Parameters, cotangent: Array) -> tuple[None, Parame
 _span_sum.defvjp(_span_forward, _span_backward)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=[])
+@partial(register_dataclass, data_fields=["data"], meta_fields=[])
 @dataclass(frozen=True)
 class Total(ExactTerm):
     """The log-likelihood of a model that does not factorise over rows."""
@@ -207,7 +208,7 @@ def on_data(function: Callable[..., Any], data: PyTree) -> Callable[[Any], Any]:
     return (lambda parameters: function(parameters, data)) if takes_data else function
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["term", "temperature"], meta_fields=[])
+@partial(register_dataclass, data_fields=["term", "temperature"], meta_fields=[])
 @dataclass(frozen=True)
 class Tempered:
     """A term raised to a power: temperature * log p(rows | theta)."""
@@ -233,9 +234,7 @@ class Tempered:
         return self.temperature**2 * self.term.gradient_variance(model, position)
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["batches", "scale", "batch"], meta_fields=[]
-)
+@partial(register_dataclass, data_fields=["batches", "scale", "batch"], meta_fields=[])
 @dataclass(frozen=True)
 class Batches:
     r"""A log-likelihood estimated on mini-batches that were drawn beforehand.
@@ -277,7 +276,7 @@ class Batches:
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["rows", "key", "step"],
     meta_fields=["batch_size"],
 )
@@ -334,7 +333,7 @@ def _batch_gradient_variance(
     return jnp.asarray(scale) ** 2 * gradients.shape[0] * jnp.var(gradients, axis=0, ddof=1)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["model", "terms"], meta_fields=[])
+@partial(register_dataclass, data_fields=["model", "terms"], meta_fields=[])
 @dataclass(frozen=True)
 class Target:
     r"""The log density of a posterior on unconstrained vectors.

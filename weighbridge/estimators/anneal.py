@@ -22,6 +22,7 @@ from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.numerics import jit
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
+from weighbridge.pytrees import register_dataclass
 from weighbridge.relabel import Walls
 from weighbridge.target import Target, Tempered, Term
 
@@ -51,7 +52,7 @@ class Cloud(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["model", "past", "chunk", "walls"],
     meta_fields=[],
 )

@@ -17,11 +17,10 @@ from weighbridge.base import Array, MethodError
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, particle_scale
 from weighbridge.estimators.anneal import Cloud, Mover, Path
 from weighbridge.estimators.moves import Repeat
+from weighbridge.pytrees import register_dataclass
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["mover", "scale", "backward"], meta_fields=[]
-)
+@partial(register_dataclass, data_fields=["mover", "scale", "backward"], meta_fields=[])
 @dataclass(frozen=True)
 class Frozen:
     """A mover that tunes itself, with every number as it was found at one power.
@@ -57,7 +56,7 @@ class Frozen:
         return last.state.position, last.acceptance / mover.num_moves, self
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["mover"], meta_fields=[])
+@partial(register_dataclass, data_fields=["mover"], meta_fields=[])
 @dataclass(frozen=True)
 class Recorded:
     """A mover that also tells, at every power, how to make its moves again without tuning."""

@@ -13,6 +13,7 @@ import numpy as np
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.model import Model, Parameters, unravel_positions
 from weighbridge.numerics import jit
+from weighbridge.pytrees import register_dataclass
 from weighbridge.target import ExactTerm, Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
@@ -140,7 +141,7 @@ class HostLikelihood:
         return values.astype(np.float64)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["likelihood"])
+@partial(register_dataclass, data_fields=[], meta_fields=["likelihood"])
 @dataclass(frozen=True)
 class OnHost(ExactTerm):
     """A likelihood on the host as a term of a compiled program, which calls it back.

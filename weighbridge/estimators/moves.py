@@ -14,6 +14,7 @@ from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
 from weighbridge.estimators.anneal import Cloud, Path, stable_moves
 from weighbridge.kernels.hmc import HMC, evaluate
+from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Target
 
 # Up to so many coordinates islands that share their rows are one population to the compiler: with
@@ -71,7 +72,7 @@ def average(info: Any, counted: Array) -> Any:
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["kernel", "num_moves", "rows_past", "rows_chunk"],
     meta_fields=[],
 )
@@ -124,7 +125,7 @@ class Repeat:
         return moved, info, self
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])
+@partial(register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class Stay:
     """No move at all."""
@@ -137,7 +138,7 @@ class Stay:
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=[
         "step_size",
         "num_moves",

@@ -15,13 +15,14 @@ from weighbridge.estimators.anneal import Mover, Path
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat, Stay
 from weighbridge.kernels import Metropolis, Slice, Stretch
 from weighbridge.kernels.dialogue import Lift, Point, Walker, converse
+from weighbridge.pytrees import register_dataclass
 
 # Moves of a kernel that is given as it is, at each power; as in SGAIS.
 REPEATED_MOVES = 20
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["kernel", "num_moves", "decorrelated", "max_moves"],
     meta_fields=["dense"],
 )

@@ -14,6 +14,7 @@ from weighbridge.kernels.accept import standard_normal
 from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.scale import push
+from weighbridge.pytrees import register_dataclass
 
 # The best random walk on a normal target of known covariance takes steps of 2.38 / sqrt(d) of it;
 # Haario et al. write 2.4.
@@ -92,7 +93,7 @@ class Learning(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "scale", "share", "regularisation"],
     meta_fields=[],
 )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, Kernel, LogDensity, MethodError, PyTree
 from weighbridge.model import EDGE, Model, Parameters
+from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Rows, Target, Total, on_data
 
 Names = tuple[str, ...]
@@ -26,7 +26,7 @@ SAME = 1e-9
 INSIDE = 1e-6
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["target", "position"], meta_fields=["at"])
+@partial(register_dataclass, data_fields=["target", "position"], meta_fields=["at"])
 @dataclass(frozen=True)
 class Restricted:
     """A target as a function of some coordinates, the others being fixed.

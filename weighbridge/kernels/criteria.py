@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array
+from weighbridge.pytrees import register_dataclass
 
 
 class Node(NamedTuple):
@@ -60,7 +61,7 @@ def _turned(first: Array, last: Array, way: Array) -> Array:
     return (jnp.dot(first, way) <= 0) | (jnp.dot(last, way) <= 0)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])
+@partial(register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class GeneralisedUTurn:
     r"""Stop when an end no longer moves along the summed momentum rho of the trajectory.
@@ -103,7 +104,7 @@ class Stretch(NamedTuple):
     last_place: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])
+@partial(register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class ClassicUTurn:
     r"""Stop when the two ends begin to come nearer to each other.
@@ -137,7 +138,7 @@ class Average(NamedTuple):
     virial: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["threshold"], meta_fields=[])
+@partial(register_dataclass, data_fields=["threshold"], meta_fields=[])
 @dataclass(frozen=True)
 class Virial:
     r"""Stop when the mean of the virial, which vanishes over a long time, is small.

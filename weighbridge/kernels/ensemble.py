@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept
 from weighbridge.kernels.dialogue import Point, step_alone, tuned_step_size
+from weighbridge.pytrees import register_dataclass
 
 
 class StretchInfo(NamedTuple):
@@ -96,7 +97,7 @@ class Halves(NamedTuple):
         return (1 + (self.reach - 1) * self._numbers()[:, 1]) ** 2 / self.reach
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["step_size"], meta_fields=[])
+@partial(register_dataclass, data_fields=["step_size"], meta_fields=[])
 @dataclass(frozen=True)
 class Stretch:
     r"""Move each walker along the line through another one.

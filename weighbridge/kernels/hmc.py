@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept, standard_normal
 from weighbridge.kernels.leapfrog import leapfrog
+from weighbridge.pytrees import register_dataclass
 
 
 class HMCState(NamedTuple):
@@ -51,7 +52,7 @@ DIVERGENCE = 1000.0
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "num_leapfrog", "scale", "jitter"],
     meta_fields=[],
 )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,6 +20,7 @@ from weighbridge.kernels.proposals import (
     unpush,
 )
 from weighbridge.kernels.scale import push
+from weighbridge.pytrees import register_dataclass
 
 # Fewer draws than coordinates give a covariance that is flat in some direction: it is widened as
 # if so many further draws had come, with this share of each coordinate's variance.
@@ -28,7 +28,7 @@ EXTRA_DRAWS = 5.0
 SMALL_SHARE = 1e-3
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["mean", "scale"], meta_fields=["degrees"])
+@partial(register_dataclass, data_fields=["mean", "scale"], meta_fields=["degrees"])
 @dataclass(frozen=True)
 class Independence:
     r"""Propose from one fixed distribution, accept by the ratio of importance weights.

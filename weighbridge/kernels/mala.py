@@ -13,6 +13,7 @@ from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.accept import metropolis_accept, standard_normal
 from weighbridge.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.kernels.leapfrog import leapfrog
+from weighbridge.pytrees import register_dataclass
 
 
 class MALAInfo(NamedTuple):
@@ -23,7 +24,7 @@ class MALAInfo(NamedTuple):
     divergent: Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
+@partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
 class MALA:
     r"""Drift up the gradient with some noise, then accept or reject.

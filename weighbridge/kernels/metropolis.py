@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity
@@ -14,9 +13,10 @@ from weighbridge.kernels.accept import standard_normal
 from weighbridge.kernels.dialogue import Point, step_alone, tuned_step_size
 from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.scale import push
+from weighbridge.pytrees import register_dataclass
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
+@partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
 class Metropolis:
     r"""Propose a step at random, accept with probability min(1, f(theta') / f(theta)).

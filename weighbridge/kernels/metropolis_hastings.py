@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
 from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.kernels.proposals import key_from
+from weighbridge.pytrees import register_dataclass
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["unit"],
     meta_fields=["propose", "log_proposal"],
 )

@@ -13,6 +13,7 @@ from weighbridge.base import Array, LogDensity, MethodError
 from weighbridge.kernels.criteria import ClassicUTurn, Criterion, GeneralisedUTurn, Virial
 from weighbridge.kernels.hmc import HMCState, evaluate
 from weighbridge.kernels.trees import TreeInfo, grow, num_uniform
+from weighbridge.pytrees import register_dataclass
 
 
 class _Dynamic:
@@ -57,7 +58,7 @@ class _Dynamic:
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "scale"],
     meta_fields=["max_depth", "criterion"],
 )
@@ -108,7 +109,7 @@ class NUTS(_Dynamic):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "scale", "threshold"],
     meta_fields=["max_depth"],
 )

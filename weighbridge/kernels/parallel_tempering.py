@@ -20,6 +20,7 @@ from weighbridge.kernels.ladder import (
     tuned,
     widening,
 )
+from weighbridge.pytrees import register_dataclass
 
 # The first round of exchanges by which the powers are placed; each round is as long as all before.
 FIRST_ROUND = 32
@@ -71,9 +72,7 @@ class ParallelTemperingInfo(NamedTuple):
     round_trips: Array
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["kernel", "num_adapt"], meta_fields=["powers"]
-)
+@partial(register_dataclass, data_fields=["kernel", "num_adapt"], meta_fields=["powers"])
 @dataclass(frozen=True)
 class ParallelTempering(OnLadder):
     r"""Move replicas at several powers of the likelihood, and let neighbours exchange places.

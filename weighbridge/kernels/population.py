@@ -24,6 +24,7 @@ from weighbridge.kernels.mixture import (
     statistics_of,
 )
 from weighbridge.particles import effective_sample_size, log_mean_exp, multinomial
+from weighbridge.pytrees import register_dataclass
 
 
 class PopulationState(NamedTuple):
@@ -56,7 +57,7 @@ class PopulationInfo(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["defensive", "num_adapt"],
     meta_fields=["num_components", "population", "degrees"],
 )

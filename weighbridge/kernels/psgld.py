@@ -13,6 +13,7 @@ from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
 from weighbridge.kernels.sgld import SGLDInfo
+from weighbridge.pytrees import register_dataclass
 
 
 class PSGLDState(NamedTuple):
@@ -25,7 +26,7 @@ class PSGLDState(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "decay", "damping", "initial_square", "gradient_noise"],
     meta_fields=["estimate_noise", "correct_drift"],
 )

@@ -21,6 +21,7 @@ from weighbridge.kernels.proposals import (
     num_bell_uniform,
 )
 from weighbridge.kernels.scale import push
+from weighbridge.pytrees import register_dataclass
 
 
 class RejectionInfo(NamedTuple):
@@ -94,7 +95,7 @@ class Trying(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["mean", "scale", "log_bound", "max_tries"],
     meta_fields=["degrees"],
 )

@@ -13,10 +13,11 @@ from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
 from weighbridge.kernels.sghmc import SGHMCInfo, SGHMCState, at_rest
+from weighbridge.pytrees import register_dataclass
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "friction", "damping", "gradient_noise"],
     meta_fields=["estimate_noise"],
 )

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array
+from weighbridge.pytrees import register_dataclass
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["scale", "offset", "decay"], meta_fields=[])
+@partial(register_dataclass, data_fields=["scale", "offset", "decay"], meta_fields=[])
 @dataclass(frozen=True)
 class RobbinsMonro:
     r"""A step size that decays slowly enough to arrive, and fast enough to settle.

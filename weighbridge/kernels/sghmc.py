@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
+from weighbridge.pytrees import register_dataclass
 
 
 class SGHMCState(NamedTuple):
@@ -35,7 +36,7 @@ class SGHMCInfo(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "friction", "gradient_noise", "resample_every"],
     meta_fields=["estimate_noise"],
 )

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.noise import injected_variance
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
+from weighbridge.pytrees import register_dataclass
 
 
 class SGLDState(NamedTuple):
@@ -28,7 +29,7 @@ class SGLDInfo(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "gradient_noise"],
     meta_fields=["estimate_noise"],
 )

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity
 from weighbridge.kernels.schedule import RobbinsMonro, step_size_at
+from weighbridge.pytrees import register_dataclass
 
 
 class SGNHTState(NamedTuple):
@@ -30,7 +31,7 @@ class SGNHTInfo(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "friction", "rate", "gradient_noise"],
     meta_fields=["per_coordinate", "estimate_noise"],
 )

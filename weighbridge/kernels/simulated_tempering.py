@@ -22,6 +22,7 @@ from weighbridge.kernels.ladder import (
     tuned,
     widening,
 )
+from weighbridge.pytrees import register_dataclass
 
 
 class Learnt(NamedTuple):
@@ -77,7 +78,7 @@ class Excursion(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["kernel", "num_adapt", "max_moves", "log_normalisers"],
     meta_fields=["powers"],
 )

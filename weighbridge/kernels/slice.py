@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array, LogDensity, MethodError
 from weighbridge.kernels.accept import select, standard_normal
 from weighbridge.kernels.dialogue import Point, step_alone
 from weighbridge.kernels.scale import push
+from weighbridge.pytrees import register_dataclass
 
 # What a move does next.
 LEFT, RIGHT, SHRINK, OVER = range(4)
@@ -109,7 +109,7 @@ def _skip(phase: Array, left_steps: Array, right_steps: Array) -> Array:
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "scale", "max_expansions"],
     meta_fields=["along"],
 )

@@ -14,6 +14,7 @@ from weighbridge.kernels.accept import select, standard_normal
 from weighbridge.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.kernels.leapfrog import leapfrog
 from weighbridge.kernels.proposals import key_from
+from weighbridge.pytrees import register_dataclass
 
 
 class WindowedHMCInfo(NamedTuple):
@@ -62,7 +63,7 @@ class Trajectory(NamedTuple):
 
 
 @partial(
-    jax.tree_util.register_dataclass,
+    register_dataclass,
     data_fields=["step_size", "num_leapfrog", "window", "scale", "jitter"],
     meta_fields=[],
 )
