@@ -360,12 +360,11 @@ def test_moves_that_know_the_labels_leave_the_posterior_as_it_is():
     np.testing.assert_allclose(before, gaps(draws))
     path = labels.within(Path(UNEVEN, (), rows))
     keys = jax.random.split(jax.random.key(2), 16)
-    # A metric for one of the components: it treats them as differently as it can.
     mover = AdaptiveHMC(step_size=0.4, num_moves=12, trajectory=1.6)
     moved, info, _ = jax.jit(mover.move)(keys, cloud, path, jnp.ones(()))
     after = gaps(np.asarray(moved))
     assert float(info.correlation) < 0.5
-    assert np.asarray(path.allow(moved)).all()
+    assert np.asarray(path.permits(cloud.position, moved)).all()
     error = math.hypot(np.std(before), np.std(after)) / math.sqrt(len(after))
     assert abs(after.mean() - before.mean()) < 4 * error
 
@@ -380,6 +379,9 @@ def test_labels_that_can_be_told_apart_are():
     mixed = permuted(SIDEWAYS, position, random_orders(NUM)).reshape(4, -1, SIDEWAYS.dimension)
     empty = jnp.zeros(mixed.shape[:2])
     labels = Labels(SIDEWAYS)
-    found = labels.follow(Cloud(jnp.asarray(mixed), empty, empty.astype(int)))
+    cloud = Cloud(jnp.asarray(mixed), empty, empty.astype(int))
+    assert Labels(SIDEWAYS, possible=False).follow(cloud) is cloud
+    found = labels.follow(cloud).position
     assert labels.standing
-    assert np.asarray(labels.within(Path(SIDEWAYS, (), None)).allow(found.position)).all()
+    inside = jax.vmap(lambda u: labels.walls.allow(SIDEWAYS, u))
+    assert np.asarray(inside(found.reshape(-1, SIDEWAYS.dimension))).all()

@@ -54,32 +54,16 @@ class Tally(NamedTuple):
     divergent: Array
 
 
-class Guard(NamedTuple):
-    """Undoes moves out of the cell of a labelling, which is to reject them.
+def confined(path: Path, before: Tally, after: Tally) -> Tally:
+    """The moves without those that leave the walls of the path, which is to reject them."""
+    if path.walls is None:
+        return after
+    permitted = path.permits(before.state.position, after.state.position)
 
-    Attributes:
-        path: whose walls they are.
-        free: particles that begin outside, as a few at the edge of the prior may; those may go on.
-    """
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(permitted.reshape(permitted.shape + (1,) * (new.ndim - 2)), new, old)
 
-    path: Path
-    free: Array | None
-
-    @staticmethod
-    def of(path: Path, position: Array) -> Guard:
-        """For particles that begin at these positions."""
-        return Guard(path, None if path.walls is None else ~path.allow(position))
-
-    def __call__(self, before: Tally, after: Tally) -> Tally:
-        """The moves that are left."""
-        if self.free is None:
-            return after
-        allowed = self.free | self.path.allow(after.state.position)
-
-        def choose(new: Array, old: Array) -> Array:
-            return jnp.where(allowed.reshape(allowed.shape + (1,) * (new.ndim - 2)), new, old)
-
-        return after._replace(state=jax.tree_util.tree_map(choose, after.state, before.state))
+    return after._replace(state=jax.tree_util.tree_map(choose, after.state, before.state))
 
 
 class Adaptive:
@@ -134,11 +118,10 @@ class Adaptive:
         """Move all particles, and tune for the next power."""
         setting = self.setting(cloud, cloud)
         tally = first = self.begin(self.start(cloud.position, path, power))
-        guard = Guard.of(path, cloud.position)
 
         def body(index: Array, tally: Tally) -> Tally:
             # The islands' moves are drawn together, by the key of the first.
-            return guard(tally, self.advance(keys[0], index, tally, setting, path, power))
+            return confined(path, tally, self.advance(keys[0], index, tally, setting, path, power))
 
         num_moves = jnp.asarray(self.num_moves)
         tally = jax.lax.fori_loop(0, num_moves, body, tally)
@@ -160,10 +143,10 @@ class Adaptive:
         """
         setting = self.setting(cloud, population)
         first = self.begin(self.start(cloud.position, path, power))
-        guard = Guard.of(path, cloud.position)
 
         def body(tally: Tally, index: Array) -> tuple[Tally, Array]:
-            tally = guard(tally, self.advance(keys[0], index, tally, setting, path, power))
+            moved = self.advance(keys[0], index, tally, setting, path, power)
+            tally = confined(path, tally, moved)
             return tally, tally.state.position
 
         tally, states = jax.lax.scan(body, first, jnp.arange(length - 1))

@@ -78,13 +78,16 @@ class Path:
         """The density at a power of the chunk's likelihood."""
         return Target(self.model, (*self.past, Tempered(self.chunk, power)))
 
-    def allow(self, position: Array) -> Array:
-        """Which positions, islands x particles x coordinates, are within the walls, if any."""
+    def permits(self, before: Array, after: Array) -> Array:
+        """Which moves, islands x particles, do not leave the walls, if there are any.
+
+        A few particles at the edge of the prior may begin outside; those may go on.
+        """
         if self.walls is None:
-            return jnp.ones(position.shape[:2], bool)
-        of_one = partial(self.walls.allow, self.model)
-        allowed: Array = jax.vmap(jax.vmap(of_one))(position)
-        return allowed
+            return jnp.ones(after.shape[:2], bool)
+        inside = jax.vmap(jax.vmap(partial(self.walls.allow, self.model)))
+        permitted: Array = inside(after) | ~inside(before)
+        return permitted
 
     def chunk_log_likelihood(self, position: Array) -> Array:
         """What the weights grow by when the power goes from 0 to 1."""

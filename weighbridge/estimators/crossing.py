@@ -168,7 +168,9 @@ def _scores(path: Path, position: Array) -> tuple[Array, Array]:
 
 
 def _over_islands(path: Path, position: Array, of_target: Callable[[Any], Any]) -> Any:
-    at = lambda target, _, position: of_target(target)(position)  # noqa: E731
+    def at(target: Any, _: None, position: Array) -> Any:
+        return of_target(target)(position)
+
     return over_islands(at, position, path=path, power=jnp.ones(()))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import Cloud, Path, StepInfo
 from weighbridge.model import Model
 from weighbridge.relabel import (
@@ -64,11 +65,12 @@ class Labels:
     Args:
         model: whose ``exchangeable`` parameters they are; without any there is nothing to label.
         standing: whether the particles have one labelling already.
+        possible: whether moves can be held back; without, there is never a labelling.
     """
 
-    def __init__(self, model: Model, *, standing: bool = False) -> None:
+    def __init__(self, model: Model, *, standing: bool = False, possible: bool = True) -> None:
         self.model, self.standing = model, standing
-        self.walls = Walls.down(model) if model.exchangeable else None
+        self.walls = Walls.down(model) if model.exchangeable and possible else None
 
     def follow(self, cloud: Cloud, step: StepInfo | None = None, *, must: bool = False) -> Cloud:
         """The particles relabelled, and walls around where they are now; or all as it was.
@@ -78,11 +80,12 @@ class Labels:
             step: that has brought them here.
             must: have a labelling, also if labels can hardly be told apart.
         """
-        stuck = float(np.mean(getattr(getattr(step, "moves", None), "correlation", 0.0)))
-        must = must or stuck > STUCK
-        found, cell = one_labelling(self.model, cloud, agreed=self.standing)
-        if cell is None:
+        if self.walls is None:
             return cloud
+        found, cell = one_labelling(self.model, cloud, agreed=self.standing)
+        assert cell is not None  # there is something to label
+        if step is not None and isinstance(step.moves, AdaptiveInfo):
+            must = must or float(np.mean(step.moves.correlation)) > STUCK
         if not (self.standing or must):
             position = np.asarray(found.position).reshape(-1, self.model.dimension)
             if not cell.reference.tells_apart(features(self.model, position)):

@@ -18,9 +18,9 @@ from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Target
 
 # Up to so many coordinates islands that share their rows are one population to the compiler: with
-# two axes of particles its gradients over rows take four times as long
-# (benchmarks/results/blocks.md). With many coordinates a metric for each particle takes memory, and
-# without rows it takes time.
+# two axes of particles, whose gradients over rows it compiles badly, a run of SMC takes three times
+# as long (benchmarks/results/blocks.md). With many coordinates a metric for each particle takes
+# memory.
 FLAT_UP_TO = 12
 # Moves of a second look: enough to see a drift, and to fall into a mode.
 ROAMING_MOVES = 8
@@ -118,11 +118,9 @@ class Repeat:
         moved, info = over_islands(move_one, each, cloud.position, path=path, power=power)
         # Moves that will be undone say nothing about the others.
         stable = stable_moves(path, power, cloud.position, moved)
-        info = average(info, stable & jnp.isfinite(cloud.log_weight))
-        if path.walls is not None:
-            allowed = path.allow(moved) | ~path.allow(cloud.position)
-            moved = jnp.where(allowed[..., None], moved, cloud.position)
-        return moved, info, self
+        permitted = path.permits(cloud.position, moved)
+        moved = jnp.where(permitted[..., None], moved, cloud.position)
+        return moved, average(info, stable & jnp.isfinite(cloud.log_weight)), self
 
 
 @partial(register_dataclass, data_fields=[], meta_fields=[])

@@ -165,7 +165,7 @@ class SGAISRun(StreamedRun):
             schedule=fade ** (np.arange(1, num_steps + 1) / num_steps),
             start=1.0,
             take_step=patient_step,
-            between=stage.labels.follow if self.model.exchangeable else None,
+            between=stage.labels.follow,
         )
         change = found.steps[-1].log_evidence - self.log_evidences
         cloud = found.cloud._replace(
@@ -302,7 +302,7 @@ class SGAISRun(StreamedRun):
             mover,
             Settings(method.target_ess, RESAMPLE_BELOW),
             take_step=anneal_step if kernel is not None else patient_step,
-            between=stage.labels.follow if self.model.exchangeable else None,
+            between=stage.labels.follow,
         )
 
     def _take(self, stage: Stage, outcome: Annealed) -> None:

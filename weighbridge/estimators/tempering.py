@@ -136,7 +136,9 @@ class Tempering:
         host = host_likelihood(model, values, cloud.position)
         mover = choose_mover(self.moves, model.dimension, count, on_host=host is not None)
         require_walkers(mover, self.num_particles // self.chain_length, model.dimension)
-        labels = _labels(model, mover) if host is None else None
+        # Particles that move by each other, or on the host, cannot be held back one by one.
+        by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
+        labels = Labels(model, possible=host is None and not by_each_other)
         path = Path(model, (), term if host is None else cast(Term, host))
         take_step = anneal_step if host is None else host_step
         scheme = self.resampling_scheme()
@@ -146,7 +148,7 @@ class Tempering:
                 0,
                 islands,
                 cloud,
-                lambda _: path if labels is None else labels.within(path),
+                lambda _: labels.within(path),
                 mover,
                 Settings(self.target_ess, self.resample_below),
                 schedule=self.schedule(),
@@ -155,14 +157,14 @@ class Tempering:
                 max_steps=self.max_annealing_steps,
                 report=report,
                 take_step=take_step,
-                between=None if labels is None else labels.follow,
+                between=labels.follow,
             )
         except Exception as error:
             if host is None:
                 _explain(path, mover, error)
             raise
         check_outcome(outcome)
-        path = path if labels is None else labels.within(path)
+        path = labels.within(path)
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
         second = None
@@ -204,15 +206,6 @@ class Tempering:
             flags=decision.flags,
             elapsed=time.perf_counter() - began,
         )
-
-
-def _labels(model: Model, mover: Mover) -> Labels | None:
-    """None where there is nothing to label, or where particles move by each other.
-
-    Those cannot be held back one by one.
-    """
-    by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
-    return None if by_each_other or not model.exchangeable else Labels(model)
 
 
 def likelihood_term(

@@ -85,8 +85,8 @@ def _log_likelihood(parameters: Any, row: Any) -> Array:
             f"has the shape {list(row.shape)}. Give num_features, or one array [n, "
             f"{mean.shape[1]}]."
         )
-    # Squares multiplied out, as one product of matrices for all rows and particles: a fifth of the
-    # time. Nothing but the powers of y depends on the row: vmap computes the rest once for all.
+    # Squares multiplied out, as one product of matrices for all rows and particles: a quarter of
+    # the time. Nothing but the powers of y depends on the row: vmap computes the rest once for all.
     smallest = np.finfo(mean.dtype).tiny
     log_weight = jnp.log(jnp.maximum(parameters["weights"], smallest))
     half_precision = 0.5 / variance
