@@ -2,7 +2,7 @@
 
 The evidence of all rows does not depend on their order, so whatever the order costs is an error.
 The first 1,000 rows have three clusters, the next 9,000 five, the rest seven (Cameron, Eggers &
-Kroon 2019, Entropy 21:1109, figure 10). ``python -m benchmarks.shift`` measures what results/
+Kroon 2019, Entropy 21:1109). ``python -m benchmarks.shift`` measures what results/
 shift.json does not have yet, one run at a time, and writes results/shift.md; ``--only 3 5`` takes
 models by their number of components.
 """
