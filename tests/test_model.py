@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from jax.flatten_util import ravel_pytree
+from numpyro.distributions.transforms import AffineTransform
 
 from weighbridge.base import DataError, ModelError
 from weighbridge.model import EDGE, Model, check_row_function, draw_positions, split_weight
@@ -32,6 +33,9 @@ mixture = dist.MixtureSameFamily(
     dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([-1.0, 2.0]), 1.0)
 )
 COVARIANCE = jnp.array([[2.0, 0.5], [0.5, 1.0]])
+scaled = dist.TransformedDistribution(
+    dist.Gamma(jnp.array([2.0, 4.0]), 1.0), [AffineTransform(0.0, 3.0), AffineTransform(1.0, 0.5)]
+)
 
 # name: (distribution, shape, dimension)
 TABLE = {
@@ -62,6 +66,8 @@ TABLE = {
     "Pareto": (dist.Pareto(1.0, 3.0), (), 1),
     "ordered": (ordered, (3,), 3),
     "mixture": (mixture, (), 1),
+    "scaled": (scaled, (2,), 2),
+    "scaled to_event": (scaled.to_event(1), (2,), 2),
     "ZeroSumNormal": (dist.ZeroSumNormal(1.0, (4,)), (4,), 3),
 }
 CURVED = {"Dirichlet", "Dirichlet batch", "LKJ", "LKJCholesky", "Wishart", "ZeroSumNormal"}
@@ -277,6 +283,34 @@ def test_dependent_joint_density_is_normalised():
     with jax.enable_x64(True):
         density = np.exp(log_densities(model, grid))
     assert density.sum() * (axis[1] - axis[0]) ** 2 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_prior_that_is_scaled_has_coordinates_free_of_the_scale():
+    """The same model in two ways: in one the funnel is gone, and densities differ by a Jacobian."""
+    hollow = {"s": dist.HalfNormal(3.0)}
+    plain = Model(hollow | {"x": lambda p: dist.Normal(1.0, jnp.full(3, p["s"]))}, no_data)
+    standard = dist.Normal(jnp.zeros(3), 1.0)
+    free = Model(
+        hollow
+        | {"x": lambda p: dist.TransformedDistribution(standard, AffineTransform(1.0, p["s"]))},
+        no_data,
+    )
+    draws = free.sample_prior(2000, seed=3)
+    for index in range(3):
+        one = {name: value[index] for name, value in draws.items()}
+        s, u, v = one["s"], free.ravel(one), plain.ravel(one)
+        np.testing.assert_allclose(u[1:], (one["x"] - 1.0) / s, rtol=1e-10)
+        assert free.log_prior(one) == pytest.approx(plain.log_prior(one), rel=1e-12)
+        with jax.enable_x64(True):
+            here, there = float(free.transform(u)[1]), float(plain.transform(v)[1])
+        assert here == pytest.approx(there + 3 * np.log(s), rel=1e-10)
+    with jax.enable_x64(True):
+        positions = np.asarray(jax.vmap(free.flatten)(draws))
+    # Standard normals, whatever the scale: 6 sums at 5 standard errors.
+    narrow = draws["s"] < np.median(draws["s"])
+    for half in (positions[narrow, 1:], positions[~narrow, 1:]):
+        np.testing.assert_allclose(half.mean(axis=0), 0.0, atol=5 / np.sqrt(1000))
+        np.testing.assert_allclose(half.var(axis=0), 1.0, atol=5 * np.sqrt(2 / 1000))
 
 
 def test_forgetful_distribution_works_as_a_function():

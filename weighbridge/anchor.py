@@ -85,9 +85,25 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
     return sums
 
 
+class Guide(NamedTuple):
+    """The first rows of a batch, where they are enough to lead moves.
+
+    Attributes:
+        sums: L, G and H over them.
+        size: how many they are.
+        scale: n / size.
+        noise: variance of the log density that they give, relative to that of the batch.
+    """
+
+    sums: Sums
+    size: Array | int
+    scale: Array | float
+    noise: Array | float
+
+
 @partial(
     register_dataclass,
-    data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch"],
+    data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch", "leader"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ class Anchored:
         scale: n / |B|.
         batch: the one in use; ``subsample`` changes it. Where there is only one it stays, so that
             moves conserve energy.
+        leader: the rows whose gradient leads moves; None for all of the batch.
     """
 
     anchor: Array | np.ndarray
@@ -118,11 +135,24 @@ class Anchored:
     size: Array | int
     scale: Array | float
     batch: Array | int = 0
+    leader: Guide | None = None
 
     @property
     def axes(self) -> Any:
         """Islands have their own rows, and the same numbers of them."""
-        return Anchored(None, None, 0, 0, None, None, None)  # type: ignore[arg-type]
+        leader = None if self.leader is None else Guide(0, None, None, None)  # type: ignore[arg-type]
+        return Anchored(None, None, 0, 0, None, None, None, leader)  # type: ignore[arg-type]
+
+    def guide(self) -> Anchored:
+        """The same term on fewer rows."""
+        if self.leader is None:
+            return self
+        sums, size, scale, _ = self.leader
+        return replace(self, batch_sums=sums, size=size, scale=scale, leader=None)
+
+    def guide_noise(self) -> Array | float:
+        """As it was measured."""
+        return 0.0 if self.leader is None else self.leader.noise
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The estimate at a position."""
@@ -133,11 +163,18 @@ class Anchored:
 
     def faded(self, factor: float) -> Anchored:
         """The term where every row counts so many times."""
-        return replace(self, sums=self.sums.times(factor), scale=factor * self.scale)
+        leader = self.leader
+        if leader is not None:
+            noise = factor**2 * leader.noise
+            leader = leader._replace(scale=factor * leader.scale, noise=noise)
+        sums = self.sums.times(factor)
+        return replace(self, sums=sums, scale=factor * self.scale, leader=leader)
 
-    def of(self, rows: Rows, batch_sums: Sums) -> Anchored:
-        """The same term on other batches."""
-        return replace(self, rows=rows, batch_sums=batch_sums)
+    def emptied(self) -> Anchored:
+        """A term of no rows, of the same shapes."""
+        nothing = self.faded(0.0)
+        leader = nothing.leader and nothing.leader._replace(size=0)
+        return replace(nothing, size=0, leader=leader)
 
     def span(self) -> Span:
         """The rows of the batch in use."""

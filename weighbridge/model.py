@@ -40,6 +40,33 @@ class Site(NamedTuple):
     stop: int
 
 
+def bijectors(prior: Any) -> tuple[Any, ...]:
+    """What takes unconstrained coordinates to values, one after the other.
+
+    Those of a scaled and shifted distribution are the coordinates from before. Papaspiliopoulos,
+    Roberts & Skold (2007), Statistical Science 22:59-73.
+
+    >>> from numpyro.distributions.transforms import AffineTransform
+    >>> [type(b).__name__ for b in bijectors(dist.HalfNormal(1.0))]
+    ['ExpTransform']
+    >>> scaled = dist.TransformedDistribution(dist.Normal(0, 1), AffineTransform(0.0, 3.0))
+    >>> [type(b).__name__ for b in bijectors(scaled)]
+    ['IdentityTransform', 'AffineTransform']
+    """
+    inner = prior.base_dist if isinstance(prior, dist.Independent) else prior
+    if type(inner) is dist.TransformedDistribution and all(
+        isinstance(transform, dist.transforms.AffineTransform) for transform in inner.transforms
+    ):
+        return (dist.biject_to(inner.base_dist.support), *inner.transforms)
+    return (dist.biject_to(prior.support),)
+
+
+def _unconstrained(prior: Any, value: Array) -> Array:
+    for bijector in reversed(bijectors(prior)):
+        value = bijector.inv(value)
+    return value
+
+
 @jax.tree_util.register_pytree_node_class
 class Model:
     r"""A Bayesian model: a prior and the log-likelihood of one observation.
@@ -50,7 +77,9 @@ class Model:
 
     Args:
         prior: ordered mapping from a name to a NumPyro distribution, or to a function that
-            takes the parameters named before it and returns one.
+            takes the parameters named before it and returns one. Where such a prior is a scaled
+            and shifted one, given as a ``TransformedDistribution`` with ``AffineTransform``, u has
+            the coordinates from before: values that follow a scale are then free of its funnel.
         log_likelihood: ``f(parameters, row)``, a scalar, for ONE observation. The library
             vectorises it.
         total_log_likelihood: ``f(parameters)`` or ``f(parameters, data)``, for a likelihood
@@ -183,12 +212,12 @@ class Model:
         parameters: Parameters = {}
         log_density = jnp.zeros(())
         for site, prior in self._priors(parameters):
-            bijector = dist.biject_to(prior.support)
-            unconstrained = position[site.start : site.stop].reshape(site.unconstrained_shape)
-            value = bijector(unconstrained)
+            value = position[site.start : site.stop].reshape(site.unconstrained_shape)
+            for bijector in bijectors(prior):
+                before, value = value, bijector(value)
+                log_density += jnp.sum(bijector.log_abs_det_jacobian(before, value))
             parameters[site.name] = value
             log_density += jnp.sum(prior.log_prob(value))
-            log_density += jnp.sum(bijector.log_abs_det_jacobian(unconstrained, value))
         # Far out, where a value underflows, NumPyro's InverseGamma has a density of +inf.
         return parameters, jnp.where(log_density == jnp.inf, -jnp.inf, log_density)
 
@@ -216,7 +245,7 @@ class Model:
         pieces = []
         for site, prior in self._priors(seen):
             seen[site.name] = parameters[site.name]
-            pieces.append(dist.biject_to(prior.support).inv(seen[site.name]).reshape(-1))
+            pieces.append(_unconstrained(prior, seen[site.name]).reshape(-1))
         return jnp.concatenate(pieces)
 
     def row_log_likelihoods(self, parameters: Parameters, values: PyTree) -> Array:
@@ -344,7 +373,7 @@ def survives_flattening(prior: Any) -> bool:
     def use(key: Array) -> Array:
         rebuilt = _with_doubles(prior)
         value = rebuilt.sample(key)
-        dist.biject_to(rebuilt.support).inv(value)
+        _unconstrained(rebuilt, value)
         return jnp.sum(rebuilt.log_prob(value))
 
     with jax.enable_x64(True), contextlib.suppress(AttributeError, NotImplementedError, TypeError):
@@ -380,7 +409,7 @@ def _check_distribution(name: str, prior: Any) -> None:
             "parameter out of the log-likelihood, or compare one model for each of its values."
         )
     try:
-        dist.biject_to(prior.support)
+        bijectors(prior)
     except NotImplementedError:
         raise ModelError(
             f"The prior of {name!r} has the support {prior.support}, for which NumPyro has no "
@@ -424,7 +453,7 @@ def _lay_out(entries: Mapping[str, Any]) -> tuple[Site, ...]:
                 prior = _call_entry(name, entry, parameters)
                 _check_distribution(name, prior)
             value = prior.sample(key)
-            shape = dist.biject_to(prior.support).inv(value).shape
+            shape = _unconstrained(prior, value).shape
             parameters[name] = value
             stop = start + int(np.prod(shape, dtype=int))
             sites.append(Site(name, value.shape, shape, start, stop))

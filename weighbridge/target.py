@@ -49,8 +49,28 @@ class Term(Protocol):
         """Variance of the term's gradient over mini-batches, per coordinate."""
         ...
 
+    def guide(self) -> Term:
+        """A cheaper term, whose gradient may lead moves that are accepted by this one."""
+        ...
 
-class ExactTerm:
+    def guide_noise(self) -> Array | float:
+        """Variance of what the guide differs by from this term, but for a constant."""
+        ...
+
+
+class OwnGuide:
+    """What terms have in common whose own gradient leads the moves."""
+
+    def guide(self) -> Self:
+        """The term itself."""
+        return self
+
+    def guide_noise(self) -> float:
+        """There is no difference."""
+        return 0.0
+
+
+class ExactTerm(OwnGuide):
     """What exact terms have in common: no mini-batch, no noise, the same for all islands."""
 
     @property
@@ -233,10 +253,19 @@ class Tempered:
         """The power enters squared."""
         return self.temperature**2 * self.term.gradient_variance(model, position)
 
+    def guide(self) -> Tempered:
+        """The guide of the term, to the same power."""
+        guide = self.term.guide()
+        return self if guide is self.term else replace(self, term=guide)
+
+    def guide_noise(self) -> Array | float:
+        """The power enters squared."""
+        return self.temperature**2 * self.term.guide_noise()
+
 
 @partial(register_dataclass, data_fields=["batches", "scale", "batch"], meta_fields=[])
 @dataclass(frozen=True)
-class Batches:
+class Batches(OwnGuide):
     r"""A log-likelihood estimated on mini-batches that were drawn beforehand.
 
     .. math:: \hat\ell(\theta) = \frac{n}{|B|} \sum_{k \in B} w_k \log p(y_k | \theta)
@@ -281,7 +310,7 @@ class Batches:
     meta_fields=["batch_size"],
 )
 @dataclass(frozen=True)
-class Subsampled:
+class Subsampled(OwnGuide):
     """A log-likelihood estimated on mini-batches drawn on the fly, with replacement.
 
     The batch of a step follows from the key and the step alone. Particles that share the
@@ -362,6 +391,16 @@ class Target:
     def subsample(self, step: Array) -> Target:
         """The same target on the mini-batch of this step."""
         return replace(self, terms=tuple(term.subsample(step) for term in self.terms))
+
+    def guide(self) -> Target | None:
+        """The target whose gradient leads moves, if it is another one."""
+        terms = tuple(term.guide() for term in self.terms)
+        same = all(guide is term for guide, term in zip(terms, self.terms))
+        return None if same else replace(self, terms=terms)
+
+    def guide_noise(self) -> Array:
+        """Variance of what the guide's log density differs by, but for a constant."""
+        return jnp.asarray(sum(term.guide_noise() for term in self.terms))
 
     def tempered(self, power: Array | float) -> Target:
         """The same prior, with the likelihood raised to a power: 0 is the prior, 1 the target."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.anchor import Anchored, Sums, sums_at
+from weighbridge.anchor import Anchored, Guide, Sums, sums_at
 from weighbridge.base import Array, PyTree
 from weighbridge.data import pad
 from weighbridge.model import Model
@@ -25,13 +25,18 @@ SUM_ROWS = 4096
 SUM_BLOCK = 512
 # Batches from whose differences the noise is measured, at least, and positions it is measured at.
 LEAST_BATCHES = 8
-NUM_PROBES = 64
+NUM_PROBES = 32
 # The first guess of a batch's size, and the smallest one.
 FIRST_BATCH, SMALLEST_BATCH = 256, 64
 # A batch is this much larger than the noise asks for: what follows is a little different.
 MARGIN = 1.3
 # A batch of so many of all rows is all of them.
 NEARLY_ALL = 0.6
+# Variance that the log density may have by the rows that lead the moves. It enters nothing but the
+# share of moves that are accepted, of which it takes a sixth at most.
+GUIDE_NOISE = 0.1
+# Particles have left an anchor when noise is this many times what it was, or what is allowed.
+LEFT = 2.0
 
 # A block of rows, and how often each counts.
 Block = tuple[PyTree, np.ndarray]
@@ -66,6 +71,10 @@ class Noise(NamedTuple):
     relative: float
     common: float
 
+    def that_matters(self, absolute: bool) -> float:
+        """Of moves the relative part alone; of weights both."""
+        return self.relative + (self.common if absolute else 0.0)
+
     def scaled(self, factor: float) -> Noise:
         """Both parts times a factor."""
         return Noise(self.relative * factor, self.common * factor)
@@ -78,13 +87,15 @@ class Estimate(NamedTuple):
     """A term whose rest is estimated.
 
     Attributes:
-        term: what it is.
+        groups: what it is, on as many batches as it takes to measure their noise.
+        term: what it is for the islands.
         noise: that it has by its mini-batches, each island by its own.
         wanted: rows of a batch that would bring that to what is allowed.
         floor: noise that no batch can undo and all islands share, where the rows to draw from are
             themselves a sample.
     """
 
+    groups: Anchored
     term: Anchored
     noise: Noise
     wanted: int
@@ -189,7 +200,29 @@ class Terms:
         everywhere: Rows = jax.tree_util.tree_map(
             lambda leaf: np.broadcast_to(leaf, (self.num_islands, *leaf.shape)), rows
         )
-        return Anchored(np.zeros_like(zero.gradient), zero, everywhere, none, len(weight), 1.0)
+        leader = Guide(none, len(weight), 1.0, 0.0) if self.num_batches == 1 else None
+        origin = np.zeros_like(zero.gradient)
+        return Anchored(origin, zero, everywhere, none, len(weight), 1.0, leader=leader)
+
+    def whole(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        source: tuple[Gather, int],
+        probes: np.ndarray,
+    ) -> Estimate:
+        """All of some rows, with a guide at an anchor."""
+        gather, num_rows = source
+        if self.num_batches > 1:  # kernels that change the batch have no use for a guide
+            return self.without_anchor(*gather(np.arange(num_rows)))
+        drawn = self._drawn(generators, anchor, sums, gather, num_rows, num_rows, num_rows)
+        return self._estimate(drawn, probes, NOISELESS, num_rows)
+
+    def without_anchor(self, values: PyTree, weight: np.ndarray) -> Estimate:
+        """All of some rows."""
+        term = self.exact(values, weight)
+        return Estimate(term, term, NOISELESS, len(weight))
 
     def estimated(
         self,
@@ -219,27 +252,63 @@ class Terms:
         while True:
             size = min(size, most)
             if num_kept == num_rows <= self.most_rows and size >= NEARLY_ALL * num_rows:
-                return Estimate(self.exact(*gather(np.arange(num_rows))), NOISELESS, size)
-            term = self._drawn(generators, anchor, sums, gather, num_kept, num_rows / size, size)
+                whole = self.whole(generators, anchor, sums, (gather, num_rows), probes)
+                return whole._replace(wanted=size)
+            term = self._drawn(generators, anchor, sums, gather, num_kept, size, num_rows)
             noise = self._measure(term, probes)
-            matters = noise.relative + (noise.common if absolute else 0.0)
-            wanted = self._wanted(size, matters, num_kept)
+            matters = noise.that_matters(absolute)
+            wanted = _wanted(size, matters, num_kept, self.noise)
             if matters <= self.noise or size == most:
-                own = jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], term.rows)
-                sums_of_own = jax.tree_util.tree_map(
-                    lambda leaf: leaf[: self.num_islands], term.batch_sums
-                )
                 floor = _floor(noise, size, num_kept, num_rows)
-                return Estimate(term.of(own, sums_of_own), noise, wanted, floor)
+                return self._estimate(term, probes, noise, wanted, floor)
             size = max(wanted, size + SPAN_BLOCK)
 
-    def _wanted(self, size: int, variance: float, num_kept: int) -> int:
-        """Rows of a batch that would have the variance allowed: it goes as 1/B - 1/N."""
-        if size >= num_kept or not variance > 0:
-            return SMALLEST_BATCH
-        for_one = variance / (1 / size - 1 / num_kept)
-        rows = MARGIN / (self.noise / min(for_one, 1e300) + 1 / num_kept)
-        return max(math.ceil(rows / SPAN_BLOCK) * SPAN_BLOCK, SMALLEST_BATCH)
+    def has_left(self, estimate: Estimate, probes: np.ndarray, *, absolute: bool) -> bool:
+        """Whether particles have moved so far that an estimate does not serve them any more."""
+        groups, before = estimate.groups, estimate.noise
+        led = groups.leader is not None and groups.leader.size < groups.size
+        if led and not self._measure(groups.guide(), probes).relative <= LEFT * GUIDE_NOISE:
+            return True
+        if before is NOISELESS:
+            return False
+        allowed = LEFT * max(self.noise, before.that_matters(absolute))
+        return not self._measure(groups, probes).that_matters(absolute) <= allowed
+
+    def _estimate(
+        self,
+        groups: Anchored,
+        probes: np.ndarray,
+        noise: Noise,
+        wanted: int,
+        floor: Noise = NOISELESS,
+    ) -> Estimate:
+        """With a guide, and for the islands that there are."""
+        if self.num_batches == 1:
+            groups = self._guided(groups, probes)
+
+        def few(leaves: Any) -> Any:
+            return jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], leaves)
+
+        leader = groups.leader and groups.leader._replace(sums=few(groups.leader.sums))
+        rows, sums = few(groups.rows), few(groups.batch_sums)
+        term = replace(groups, rows=rows, batch_sums=sums, leader=leader)
+        return Estimate(groups, term, noise, wanted, floor)
+
+    def _guided(self, term: Anchored, probes: np.ndarray) -> Anchored:
+        """The term, with as many rows in the lead as its moves need."""
+        batch, size = int(term.size), SMALLEST_BATCH
+        num_rows = batch * float(term.scale)
+        while size < NEARLY_ALL * batch:
+            own = _batch_sums(self.model, term.anchor, term.rows, size, 1)
+            leader = Guide(own, size, num_rows / size, 0.0)
+            noises, _ = self._noises(replace(term, leader=leader).guide(), probes)
+            noise = float(np.mean(noises))
+            if noise <= GUIDE_NOISE:
+                # A few particles far away have most of the noise; what is typical is accepted.
+                return replace(term, leader=leader._replace(noise=float(np.median(noises))))
+            wanted = _wanted(size, noise, batch, GUIDE_NOISE)
+            size = max(wanted, size + SPAN_BLOCK)
+        return replace(term, leader=Guide(term.batch_sums, batch, term.scale, 0.0))
 
     def _drawn(
         self,
@@ -248,25 +317,39 @@ class Terms:
         sums: Sums,
         gather: Gather,
         num_kept: int,
-        scale: float,
         size: int,
+        num_rows: int,
     ) -> Anchored:
         """The term on fresh batches, with one for each group; no row is twice in a batch."""
         chosen = np.zeros((self.num_groups, self.capacity), int)
         for row, generator in zip(chosen, generators):
             for batch in np.split(row[: size * self.num_batches], self.num_batches):
-                batch[:] = generator.choice(num_kept, size, replace=False, shuffle=False)
+                batch[:] = generator.choice(num_kept, size, replace=False)
         rows = Rows(*gather(chosen))
         own = _batch_sums(self.model, anchor, rows, size, self.num_batches)
-        return Anchored(anchor, sums, rows, own, size, scale)
+        return Anchored(anchor, sums, rows, own, size, num_rows / size)
 
     def _measure(self, term: Anchored, probes: np.ndarray) -> Noise:
-        values = np.asarray(_values(self.model, term, probes))
+        relative, common = self._noises(term, probes)
+        return Noise(float(np.mean(relative)), common)
+
+    def _noises(self, term: Anchored, probes: np.ndarray) -> tuple[np.ndarray, float]:
+        """Relative noise at every probe, and the common one."""
+        values = np.asarray(_values(self.model, replace(term, leader=None), probes))
         apart = values - values.mean(axis=0)
         centre = apart.mean(axis=1, keepdims=True)
         freedom = len(values) - 1
-        relative = np.mean(np.sum((apart - centre) ** 2, axis=0)) / freedom
-        return Noise(float(relative), float(np.sum(centre**2)) / freedom)
+        relative = np.sum((apart - centre) ** 2, axis=0) / freedom
+        return relative, float(np.sum(centre**2)) / freedom
+
+
+def _wanted(size: int, variance: float, num_kept: int, allowed: float) -> int:
+    """Rows of a batch that would have the variance allowed: it goes as 1/B - 1/N."""
+    if size >= num_kept or not variance > 0:
+        return SMALLEST_BATCH
+    for_one = variance / (1 / size - 1 / num_kept)
+    rows = MARGIN / (allowed / min(for_one, 1e300) + 1 / num_kept)
+    return max(math.ceil(rows / SPAN_BLOCK) * SPAN_BLOCK, SMALLEST_BATCH)
 
 
 def _floor(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:

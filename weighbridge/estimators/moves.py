@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import erfc
 
 from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
@@ -187,7 +188,7 @@ class AdaptiveHMC(Adaptive):
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """Evaluate the density and its gradient."""
-        begin = lambda target, _, position: evaluate(position, target)  # noqa: E731
+        begin = lambda target, _, position: evaluate(position, target, target.guide())  # noqa: E731
         return over_islands(begin, position, path=path, power=power)
 
     def advance(
@@ -204,12 +205,16 @@ class AdaptiveHMC(Adaptive):
 
         def step(target: Target, scale: Array, uniform: Array, state: Any) -> Any:
             own_step = step_size * jnp.exp(-self.spread * uniform[-1])
-            return HMC(own_step, count, scale).step_with(uniform[:-1], state, target)
+            kernel = HMC(own_step, count, scale)
+            return kernel.step_with(uniform[:-1], state, target, target.guide())
 
         scale, alive = setting
         state, info = over_islands(step, uniform, state, path=path, power=power, own=scale)
         acceptance = pooled(info.acceptance, alive)
-        step_size = step_size * jnp.exp(acceptance - self.target_acceptance)
+        # Shorter steps do not make up for what a guide that differs from the target costs: of
+        # energies that differ by a variance of 2 s^2 a share of erfc(s / 2) is accepted.
+        wanted = self.target_acceptance * erfc(0.5 * jnp.sqrt(path.target(power).guide_noise()))
+        step_size = step_size * jnp.exp(acceptance - wanted)
         return Tally(
             state,
             jnp.clip(step_size, 1e-4, 2.0),

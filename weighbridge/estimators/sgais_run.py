@@ -32,6 +32,7 @@ from weighbridge.estimators.anneal import (
     Mover,
     Path,
     Settings,
+    StepInfo,
     anneal,
     anneal_step,
 )
@@ -82,6 +83,8 @@ class Stage(NamedTuple):
         past: how the rows before are estimated; None while all are used.
         chunk: how the chunk is.
         labels: what labelling the particles have, if any.
+        fade: what the rows before count.
+        noise: the largest so far of the past, and of the chunk.
     """
 
     path: Path
@@ -91,6 +94,17 @@ class Stage(NamedTuple):
     past: Estimate | None
     chunk: Estimate
     labels: Labels
+    fade: float = 1.0
+    noise: tuple[float, float] = (0.0, 0.0)
+
+    def faded(self, fade: float) -> Stage:
+        """Where all rows before count less."""
+        past = tuple(cast(Anchored, term).faded(fade) for term in self.path.past)
+        anchor = self.anchor
+        if anchor is not None:
+            sums, variance = anchor.sums.times(fade), fade**2 * anchor.variance
+            anchor = anchor._replace(sums=sums, variance=variance)
+        return self._replace(path=replace(self.path, past=past), anchor=anchor, fade=fade)
 
 
 class SGAISRun(StreamedRun):
@@ -130,7 +144,7 @@ class SGAISRun(StreamedRun):
         if self.method.half_life is not None and self.rows.num_seen:
             fade = 0.5 ** ((seen - self.num_observations) / self.method.half_life)
             stage = self._forget(stage, fade)
-        outcome = self._anneal_stage(stage, seen)
+        stage, outcome = self._anneal_stage(stage, values, weight, seen)
 
         def accept() -> None:
             if isinstance(self.rows, Window):
@@ -150,7 +164,7 @@ class SGAISRun(StreamedRun):
         The evidence stays what it was: only what chunks add to it is counted.
         """
         past = cast(Anchored, stage.path.past[0])
-        nothing = self._nothing(stage.chunk.term)
+        nothing = stage.chunk.term.emptied()
         # A Gaussian of D dimensions is raised to a power in steps that keep most of its ESS.
         step = 1.0 - 1.0 / math.sqrt(max(self.model.dimension, 2))
         num_steps = max(math.ceil(math.log(fade) / math.log(step)), 1)
@@ -171,18 +185,7 @@ class SGAISRun(StreamedRun):
         cloud = found.cloud._replace(
             log_weight=found.cloud.log_weight - jnp.asarray(change)[:, None]
         )
-        anchor = stage.anchor
-        if anchor is not None:
-            anchor = anchor._replace(
-                sums=anchor.sums.times(fade), variance=fade**2 * anchor.variance
-            )
-        path = replace(stage.path, past=(past.faded(fade),))
-        return stage._replace(path=path, cloud=cloud, anchor=anchor)
-
-    @staticmethod
-    def _nothing(term: Anchored) -> Anchored:
-        """A term of no rows, of the same shapes."""
-        return replace(term.faded(0.0), size=0)
+        return stage.faded(fade)._replace(cloud=cloud)
 
     def _prepare(self, values: PyTree, weight: np.ndarray) -> Stage:
         """The path of a chunk, with batches large enough."""
@@ -192,50 +195,89 @@ class SGAISRun(StreamedRun):
         # One anchor serves one labelling.
         cloud = labels.follow(self.cloud, must=not exact)
         if exact:
-            chunk = self._whole(values, weight)
+            chunk = self.terms.without_anchor(values, weight)
             path = Path(self.model, (self._before(values, weight),), chunk.term)
             return Stage(path, cloud, None, None, None, chunk, labels)
-        anchor, before, probes = self._estimated_past(cloud)
+        probes = self._probes(cloud)
+        anchor, before = self._estimated_past(cloud, probes)
+        stage = Stage(
+            Path(self.model, (), before.term), cloud, anchor, None, before, before, labels
+        )
+        return self._with_chunk(stage, values, weight, probes)
+
+    def _with_chunk(
+        self, stage: Stage, values: PyTree, weight: np.ndarray, probes: np.ndarray
+    ) -> Stage:
+        """The stage of a past around an anchor, with what the anchor makes of the chunk."""
+        anchor, past, new = stage.anchor, stage.past, len(weight)
+        assert anchor is not None, "the stage is around one"
+        assert past is not None, "and so is its past"
         sums = self._chunk_sums(anchor.position, values, weight)
+
+        def gather(chosen: np.ndarray) -> Any:
+            return jax.tree_util.tree_map(
+                lambda leaf: np.take(leaf, chosen, axis=0), (values, weight)
+            )
+
         if new <= EXACT_ROWS:
-            chunk = self._whole(values, weight)
+            generators = self._generators(CHUNK)
+            chunk = self.terms.whole(generators, anchor.position, sums, (gather, new), probes)
         else:
-
-            def gather(chosen: np.ndarray) -> Any:
-                return jax.tree_util.tree_map(
-                    lambda leaf: np.take(leaf, chosen, axis=0), (values, weight)
-                )
-
             chunk = self._estimate(CHUNK, anchor.position, sums, (gather, new, new), probes)
-        path = Path(self.model, (before.term,), chunk.term)
-        return Stage(path, cloud, anchor, sums, before, chunk, labels)
+        heating = max(stage.noise[0], past.noise.relative + past.floor.relative)
+        return stage._replace(
+            path=Path(self.model, (past.term,), chunk.term),
+            chunk_sums=sums,
+            chunk=chunk,
+            noise=(heating, max(stage.noise[1], sum(chunk.noise))),
+        )
 
-    def _estimated_past(self, cloud: Cloud) -> tuple[Anchor, Estimate, np.ndarray]:
+    def _followed(self, stage: Stage, cloud: Cloud, values: PyTree, weight: np.ndarray) -> Stage:
+        """The stage with its anchor among the particles, where they have left it.
+
+        A chunk that says other things than all before takes them far away, and mini-batches that
+        were quiet around the anchor are not there.
+        """
+        anchor, past = stage.anchor, stage.past
+        if anchor is None or past is None:
+            return stage
+        probes = self._probes(cloud)
+        if not (
+            self.terms.has_left(past, probes, absolute=False)
+            or self.terms.has_left(stage.chunk, probes, absolute=True)
+        ):
+            return stage
+        anchor = set_anchor(self.model, self._centre(cloud), self.rows, self.anchor or anchor)
+        past = self._past_at(anchor, probes)
+        moved = self._with_chunk(stage._replace(anchor=anchor, past=past), values, weight, probes)
+        return moved.faded(stage.fade) if stage.fade != 1.0 else moved
+
+    def _estimated_past(self, cloud: Cloud, probes: np.ndarray) -> tuple[Anchor, Estimate]:
         """The anchor, moved to the particles' centre if it is time, and what it makes of the past.
 
         It is time when rows have doubled, or when batches are too noisy without.
         """
-        anchor, probes = self.anchor, self._probes(cloud)
-        rows = self.rows
+        anchor, rows = self.anchor, self.rows
         while True:
             fresh = anchor is None or rows.num_seen >= ANCHOR_GROWTH * anchor.num_rows
             if anchor is None or fresh:
                 anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
-            source = (rows.gather, rows.num_kept, rows.num_represented)
-            before = self._estimate(PAST, anchor.position, anchor.sums, source, probes)
+            before = self._past_at(anchor, probes)
             calm = before.noise.relative <= self.method.noise
             if calm or fresh or anchor.num_rows == rows.num_seen:
-                return anchor, before, probes
+                return anchor, before
             anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
+
+    def _past_at(self, anchor: Anchor, probes: np.ndarray) -> Estimate:
+        """All rows before, around an anchor."""
+        source = (self.rows.gather, self.rows.num_kept, self.rows.num_represented)
+        return self._estimate(PAST, anchor.position, anchor.sums, source, probes)
 
     def _before(self, values: PyTree, weight: np.ndarray) -> Anchored:
         """All rows before; none of the first chunk's own, if there are none."""
         if self.rows.num_seen:
             return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_kept)))
-        return replace(self.terms.exact(*next(split((values, weight), 1))), size=0)
-
-    def _whole(self, values: PyTree, weight: np.ndarray) -> Estimate:
-        return Estimate(self.terms.exact(values, weight), NOISELESS, len(weight))
+        return self.terms.exact(*next(split((values, weight), 1))).emptied()
 
     def _estimate(
         self, who: int, anchor: np.ndarray, sums: Sums, source: Any, probes: np.ndarray
@@ -287,13 +329,24 @@ class SGAISRun(StreamedRun):
         chosen = generator.choice(len(share), NUM_PROBES, p=share / share.sum())
         return np.asarray(cloud.position).reshape(len(share), -1)[chosen]
 
-    def _anneal_stage(self, stage: Stage, seen: float) -> Annealed:
+    def _anneal_stage(
+        self, stage: Stage, values: PyTree, weight: np.ndarray, seen: float
+    ) -> tuple[Stage, Annealed]:
+        """Bring the chunk in; the stage comes back with the anchor that it ended with."""
         method, kernel = self.method, self.method.kernel
         mover: Mover = self.mover
         if kernel is not None:
             past, chunk = 1.0 + self.num_observations, seen - self.num_observations
             mover = Repeat(kernel, REPEATED_MOVES, rows_past=past, rows_chunk=chunk)
-        return anneal(
+
+        def between(cloud: Cloud, step: StepInfo) -> Cloud:
+            nonlocal stage
+            cloud = stage.labels.follow(cloud, step)
+            if np.any(step.resampled) and np.any(np.isfinite(step.log_evidence)):
+                stage = self._followed(stage, cloud, values, weight)
+            return cloud
+
+        outcome = anneal(
             self.seed,
             self.num_chunks,
             self.islands,
@@ -302,8 +355,9 @@ class SGAISRun(StreamedRun):
             mover,
             Settings(method.target_ess, RESAMPLE_BELOW),
             take_step=anneal_step if kernel is not None else patient_step,
-            between=stage.labels.follow,
+            between=between,
         )
+        return stage, outcome
 
     def _take(self, stage: Stage, outcome: Annealed) -> None:
         """Go on from the end of a stage."""
@@ -315,7 +369,7 @@ class SGAISRun(StreamedRun):
         self.batch_rows[PAST] = min(stage.past.wanted, self.terms.largest)
         if stage.chunk.noise is not NOISELESS:
             self.batch_rows[CHUNK] = min(stage.chunk.wanted, self.terms.largest)
-        self.largest_noise = max(self.largest_noise, stage.past.noise.relative)
+        self.largest_noise = max(self.largest_noise, stage.noise[0])
         self.noise_bias += _bias(stage, outcome)
 
     # --- what it comes to --------------------------------------------------------------------
@@ -468,7 +522,6 @@ def _bias(stage: Stage, outcome: Annealed) -> float:
     its log. That changes the mean of a step's weights, of relative spread c, by at most about
     s^2 c / 2. A noisy chunk adds half of its variance to the log of the mean weight.
     """
-    assert stage.past is not None
     spread = sum(float(s.increment * np.sqrt(np.mean(s.variance))) for s in outcome.steps)
-    noise = stage.past.noise.relative + stage.past.floor.relative
-    return 0.5 * noise * spread + 0.5 * sum(stage.chunk.noise)
+    past, chunk = stage.noise
+    return 0.5 * past * spread + 0.5 * chunk

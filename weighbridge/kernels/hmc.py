@@ -23,8 +23,10 @@ class HMCState(NamedTuple):
     gradient: Array
 
 
-def evaluate(position: Array, target: LogDensity) -> HMCState:
-    """The state at a position."""
+def evaluate(position: Array, target: LogDensity, guide: LogDensity | None = None) -> HMCState:
+    """The state at a position; with a guide the gradient is its."""
+    if guide is not None:
+        return HMCState(position, target(position), jax.grad(guide)(position))
     log_density, gradient = jax.value_and_grad(target)(position)
     return HMCState(position, log_density, gradient)
 
@@ -96,12 +98,19 @@ class HMC:
         return self.step_with(uniform, state, target)
 
     def step_with(
-        self, uniform: Array, state: HMCState, target: LogDensity
+        self,
+        uniform: Array,
+        state: HMCState,
+        target: LogDensity,
+        guide: LogDensity | None = None,
     ) -> tuple[HMCState, HMCInfo]:
         """The step that follows from uniform numbers, one for each coordinate and one more.
 
         Who moves many particles draws for all of them at once, which compiles much faster than
-        a key for each. A further number draws the jitter; without it there is none.
+        a key for each. A further number draws the jitter; without it there is none. With a guide
+        the trajectory follows its gradient, and so does the state; the target is asked only in the
+        accept test, which is then as exact as ever: leapfrog steps keep volumes and can be undone
+        whatever the gradient is of (Neal 2011, section 5).
         """
         dimension = state.position.shape[0]
         momentum = standard_normal(uniform[:dimension])
@@ -109,10 +118,17 @@ class HMC:
         if uniform.shape[0] > dimension + 1:
             step_size = step_size * (1 + self.jitter * (2 * uniform[dimension + 1] - 1))
 
+        def at(position: Array) -> HMCState:
+            if guide is None:
+                return evaluate(position, target)
+            return HMCState(position, state.log_density, jax.grad(guide)(position))
+
         def move(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
-            return leapfrog(lambda at: evaluate(at, target), *carry, step_size, self.scale)
+            return leapfrog(at, *carry, step_size, self.scale)
 
         proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, move, (state, momentum))
+        if guide is not None:
+            proposed = proposed._replace(log_density=target(proposed.position))
         before = 0.5 * jnp.sum(momentum**2) - state.log_density
         error = 0.5 * jnp.sum(final**2) - proposed.log_density - before
         error = jnp.where(jnp.isnan(error), jnp.inf, error)

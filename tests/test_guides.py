@@ -1,0 +1,282 @@
+"""Moves led by the gradient of fewer rows: the target stays what it is, and anchors follow."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy.special import logsumexp
+
+import weighbridge as wb
+from weighbridge.estimators.anchoring import GUIDE_NOISE, NOISELESS, Terms, sums_of, total
+from weighbridge.estimators.sgais_run import SGAISRun
+from weighbridge.kernels.hmc import HMC, evaluate
+from weighbridge.target import Rows, Target, Tempered
+
+# Of all comparisons in this file a false alarm has a probability below 1e-5.
+SIGMAS = 5.0
+MODEL = wb.Model(
+    {"mu": dist.Normal(0.0, 1.0)}, lambda p, row: -2.0 * jnp.log1p((row["y"] - p["mu"]) ** 2 / 3.0)
+)
+NUM_ROWS = 4000
+ROWS = {"y": 0.4 + np.random.default_rng(1).standard_t(3.0, NUM_ROWS)}
+ANCHOR = np.array([0.4])
+
+
+@pytest.fixture(autouse=True)
+def doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+# --- the kernel -------------------------------------------------------------------------------
+
+
+def standard(u):
+    return -0.5 * jnp.sum(u**2)
+
+
+def askew(u):
+    """Wrong by its place, its widths and its shape."""
+    return -0.7 * jnp.sum((u - 0.3) ** 2) - 0.2 * u[0] * u[1] - 0.05 * u[0] ** 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_guide_that_is_wrong_leaves_the_target_as_it_is(seed):
+    num_chains, num_steps = 4096, 12
+    first, of_steps = jax.random.split(jax.random.key(seed))
+    start = jax.random.normal(first, (num_chains, 2))
+
+    @jax.jit
+    def run(start):
+        def chain(position, key):
+            def step(state, key):
+                uniform = jax.random.uniform(key, (3,))
+                state, info = HMC(0.3, 5).step_with(uniform, state, standard, askew)
+                return state, info.accepted
+
+            state, accepted = jax.lax.scan(
+                step, evaluate(position, standard, askew), jax.random.split(key, num_steps)
+            )
+            return state, jnp.mean(accepted)
+
+        return jax.vmap(chain)(start, jax.random.split(of_steps, num_chains))
+
+    state, accepted = run(start)
+    assert 0.3 < float(jnp.mean(accepted)) < 0.95, "the guide matters, and the test does"
+    end = np.asarray(state.position)
+    np.testing.assert_allclose(end.mean(axis=0), 0.0, atol=SIGMAS / math.sqrt(num_chains))
+    np.testing.assert_allclose(end.var(axis=0), 1.0, atol=SIGMAS * math.sqrt(2 / num_chains))
+    np.testing.assert_allclose((end[:, 0] * end[:, 1]).mean(), 0, atol=SIGMAS / math.sqrt(4096))
+    np.testing.assert_allclose(state.log_density, jax.vmap(standard)(end), rtol=1e-12)
+    np.testing.assert_allclose(state.gradient, jax.vmap(jax.grad(askew))(end), rtol=1e-12)
+
+
+def test_the_target_as_its_own_guide_changes_nothing():
+    uniform, start = jax.random.uniform(jax.random.key(0), (3,)), jnp.array([0.3, -1.0])
+    plain = HMC(0.4, 7).step_with(uniform, evaluate(start, standard), standard)
+    led = HMC(0.4, 7).step_with(uniform, evaluate(start, standard, standard), standard, standard)
+    for one, other in zip(jax.tree_util.tree_leaves(plain), jax.tree_util.tree_leaves(led)):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+# --- the rows in the lead -----------------------------------------------------------------------
+
+
+def gather(chosen):
+    return {"y": ROWS["y"][chosen]}, np.ones(np.shape(chosen))
+
+
+def sums_over(chosen):
+    return total(1, sums_of(MODEL, ANCHOR, iter([gather(chosen)])))
+
+
+def make_terms(num_islands=4, **changes):
+    settings = {"num_batches": 1, "largest": 2048, "exact_rows": 1024, "noise": 0.01} | changes
+    return Terms(MODEL, num_islands, **settings)
+
+
+def probes_at(place, spread=0.03):
+    return place + spread * np.random.default_rng(0).normal(size=(32, 1))
+
+
+def whole(terms, num_rows=1000, probes=None):
+    generators = [np.random.default_rng(group) for group in range(terms.num_groups)]
+    source = (gather, num_rows)
+    probes = probes_at(ANCHOR) if probes is None else probes
+    return terms.whole(generators, ANCHOR, sums_over(np.arange(num_rows)), source, probes)
+
+
+@jax.jit
+def island_values(term, position):
+    def island(term):
+        return term(MODEL, position, MODEL.transform(position)[0])
+
+    return jax.vmap(island, in_axes=(term.axes,))(term)
+
+
+def test_the_first_rows_lead_and_all_of_them_accept():
+    found = whole(make_terms())
+    term, leader = found.term, found.term.leader
+    assert found.noise is NOISELESS
+    assert leader.size < 1000
+    assert 0 < leader.noise <= GUIDE_NOISE
+    # The same rows in another order on every island: those in front are no first rows of a stream.
+    orders = np.asarray(term.rows.values["y"])[:, :1000]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.sort(ROWS["y"][:1000]))
+    assert len({tuple(order) for order in orders}) == len(orders)
+    position = ANCHOR + 0.05
+    heights = -2.0 * np.log1p((ROWS["y"][:1000] - position) ** 2 / 3.0)
+    np.testing.assert_allclose(island_values(term, position), heights.sum(), rtol=1e-12)
+    # The guide by its definition: the polynomial of all, and what it leaves of those in the lead.
+    everything, offset = sums_over(np.arange(1000)), position - ANCHOR
+    for island, order in enumerate(orders):
+        lead = order[: leader.size]
+        number = [int(np.flatnonzero(ROWS["y"] == y)[0]) for y in lead]
+        own = sums_over(np.array(number))
+        beyond = np.sum(-2.0 * np.log1p((lead - position) ** 2 / 3.0)) - own.at(offset)
+        expected = everything.at(offset) + 1000 / leader.size * beyond
+        guide = island_values(term.guide(), position)
+        assert guide[island] == pytest.approx(float(expected), rel=1e-10)
+    assert np.std(np.asarray(island_values(term.guide(), position))) > 0
+
+
+def test_a_guide_fades_and_empties_with_its_term():
+    term, position = whole(make_terms()).term, ANCHOR + 0.05
+    faded = term.faded(0.25)
+    for one, other in ((faded, term), (faded.guide(), term.guide())):
+        np.testing.assert_allclose(
+            island_values(one, position), 0.25 * island_values(other, position), rtol=1e-12
+        )
+    assert faded.guide_noise() == pytest.approx(term.guide_noise() / 16)
+    empty = term.emptied()
+    for nothing in (empty, empty.guide()):
+        np.testing.assert_array_equal(island_values(nothing, position), 0.0)
+    assert empty.guide_noise() == 0.0
+
+
+def test_where_rows_are_few_or_far_all_of_them_lead():
+    few, far = whole(make_terms(), num_rows=100), whole(make_terms(), probes=probes_at(9.0, 6.0))
+    for found in (few, far):
+        assert found.term.leader.size == found.term.size
+        assert found.term.guide_noise() == 0.0
+
+
+def test_particles_that_have_left_are_noticed():
+    terms = make_terms()
+    exact = whole(terms)
+    generators = [np.random.default_rng(group) for group in range(terms.num_groups)]
+    source = (gather, NUM_ROWS, NUM_ROWS)
+    everything = sums_over(np.arange(NUM_ROWS))
+    drawn = terms.estimated(
+        generators, ANCHOR, everything, source, probes_at(ANCHOR), 64, absolute=True
+    )
+    assert drawn.term.size < NUM_ROWS
+    for found in (exact, drawn):
+        assert not terms.has_left(found, probes_at(ANCHOR), absolute=True)
+        assert terms.has_left(found, probes_at(ANCHOR + 1.0), absolute=True)
+    # Without batches and without a guide there is nothing to leave.
+    alone = terms.without_anchor(*gather(np.arange(100)))
+    assert not terms.has_left(alone, probes_at(9.0), absolute=True)
+
+
+def test_a_target_without_guides_has_none():
+    rows = Rows(*gather(np.arange(8)))
+    target = Target(MODEL, (rows, Tempered(rows, 0.5)))
+    assert target.guide() is None
+    assert float(target.guide_noise()) == 0.0
+    term = whole(make_terms()).term
+    led = Target(MODEL, (rows, Tempered(term, 0.5)))
+    guide = led.guide()
+    assert guide is not None
+    assert guide.terms[0] is rows
+    assert guide.terms[1].term.leader is None
+    assert float(led.guide_noise()) == pytest.approx(0.25 * term.leader.noise)
+
+
+# --- a stream that changes its mind -------------------------------------------------------------
+
+
+def growth(p, row):
+    """Poisson counts of rate e^(a x), without the constant."""
+    return row["y"] * p["a"] * row["x"] - jnp.exp(p["a"] * row["x"])
+
+
+GROWTH = wb.Model({"a": dist.Normal(0.0, 1.0)}, growth)
+
+
+def changed_rows():
+    """After 1,100 rows others come, which say another thing."""
+    generator = np.random.default_rng(2)
+    x = generator.normal(size=NUM_ROWS)
+    slope = np.where(np.arange(NUM_ROWS) < 1100, 0.1, 1.0)
+    return {"x": x, "y": generator.poisson(np.exp(slope * x)).astype(float)}
+
+
+def log_likelihoods(data, grid):
+    return (data["y"] @ data["x"]) * grid - np.exp(data["x"][:, None] * grid).sum(axis=0)
+
+
+def log_prior(grid):
+    return -0.5 * grid**2 - 0.5 * math.log(2 * math.pi)
+
+
+def part(data, start, stop):
+    return {name: column[start:stop] for name, column in data.items()}
+
+
+def noise_at_the_end(data, method, seed, monkeypatch):
+    """The result, and the largest noise of a past at the particles that a stage ended with."""
+    noises = []
+
+    def take(self, stage, outcome, original=SGAISRun._take):
+        if stage.past is not None:
+            probes = self._probes(outcome.cloud)
+            noises.append(self.terms._measure(stage.past.groups, probes).relative)
+        original(self, stage, outcome)
+
+    given = data
+    if method.reservoir < NUM_ROWS:
+        given = (part(data, first, first + 500) for first in range(0, NUM_ROWS, 500))
+    with monkeypatch.context() as patch:
+        patch.setattr(SGAISRun, "_take", take)
+        return wb.evidence(GROWTH, given, method, seed=seed), max(noises)
+
+
+@pytest.mark.parametrize("reservoir", [10_000], ids=["all rows kept"])
+def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
+    data = changed_rows()
+    grid = np.linspace(0.0, 1.5, 8001)
+    heights = log_prior(grid) + log_likelihoods(data, grid)
+    exact = logsumexp(heights) + math.log(grid[1] - grid[0])
+    method = wb.SGAIS(num_particles=32, batch_size=256, reservoir=reservoir)
+    for seed in range(4):
+        found, noise = noise_at_the_end(data, method, seed, monkeypatch)
+        error = found.diagnostics["path_log_evidence"] - exact
+        assert abs(error) < SIGMAS * found.diagnostics["path_error"]
+        assert found.flags == ()
+        assert noise < 4 * method.noise
+    # Without it batches are as noisy as the particles are far away.
+    monkeypatch.setattr(SGAISRun, "_followed", lambda self, stage, *args: stage)
+    assert noise_at_the_end(data, method, 0, monkeypatch)[1] > 10 * method.noise
+
+
+def test_a_run_that_forgets_follows_too():
+    """What the chunks add, against the same sum on a grid."""
+    data = changed_rows()
+    method = wb.SGAIS(num_particles=32, half_life=1000.0)
+    grid = np.linspace(-0.5, 1.5, 8001)
+    past, exact, before = log_prior(grid), 0.0, 0
+    while before < NUM_ROWS:
+        size = min(method.chunk_after(before, in_memory=True), NUM_ROWS - before)
+        fade = 0.5 ** (size / method.half_life) if before else 1.0
+        past = log_prior(grid) + fade * (past - log_prior(grid))
+        both = past + log_likelihoods(part(data, before, before + size), grid)
+        exact += logsumexp(both) - logsumexp(past)
+        past, before = both, before + size
+    for seed in range(3):
+        found = wb.evidence(GROWTH, data, method, seed=seed)
+        assert abs(found.log_evidence - exact) < SIGMAS * found.std_error
