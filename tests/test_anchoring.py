@@ -149,7 +149,7 @@ def test_an_anchor_is_exact_where_all_rows_are_kept():
     for before in (None, stale):
         anchor = set_anchor(MODEL, POSITION, kept(NUM_ROWS), before)
         np.testing.assert_array_equal(anchor.position, POSITION)
-        assert (anchor.variance, anchor.num_rows) == (0.0, NUM_ROWS)
+        assert (anchor.errors, anchor.std_error, anchor.num_rows) == (None, 0.0, NUM_ROWS)
         for mine, its in zip(anchor.sums, exact_anchor(POSITION)):
             np.testing.assert_allclose(mine, its, rtol=1e-10, atol=1e-9)
 
@@ -163,12 +163,12 @@ def short_blocks(monkeypatch):
 
 def test_an_anchor_carried_over_is_right_within_its_error(short_blocks):
     offset = np.array([0.25, -0.2, 0.15, 0.2])
-    before = Anchor(POSITION, exact_anchor(POSITION), 0.0, NUM_ROWS)
+    before = Anchor(POSITION, exact_anchor(POSITION), NUM_ROWS)
     there = POSITION + offset
     exact, taylor = exact_anchor(there), before.sums.moved(offset)
     found = [set_anchor(MODEL, there, kept(1216, seed), before) for seed in range(24)]
     errors = np.array([float(anchor.sums.value - exact.value) for anchor in found])
-    z = errors / np.sqrt([anchor.variance for anchor in found])
+    z = errors / np.array([anchor.std_error for anchor in found])
     # Variances of 19 blocks: a Student-t of 18 degrees.
     assert np.abs(z).max() < SIGMAS
     assert 0.6 < np.sqrt(np.mean(z**2)) < 1.5
@@ -184,27 +184,53 @@ def test_an_anchor_carried_over_is_right_within_its_error(short_blocks):
 def test_the_error_of_an_anchor_adds_up_and_scales(short_blocks):
     sums, rows = exact_anchor(POSITION), kept(1216)
 
-    def move(offset, variance):
-        before = Anchor(POSITION, sums, variance, NUM_ROWS)
-        return set_anchor(MODEL, POSITION + offset, rows, before).variance
+    def move(offset, before=None):
+        before = before or Anchor(POSITION, sums, NUM_ROWS)
+        return set_anchor(MODEL, POSITION + offset, rows, before)
 
     offset = np.array([0.02, -0.02, 0.01, 0.02])
-    once = move(offset, 0.0)
-    assert move(offset, 0.25) == pytest.approx(0.25 + once)
-    # The residual is of third order, its variance of sixth.
-    assert once / move(0.5 * offset, 0.0) == pytest.approx(64, rel=0.2)
-    assert move(0.0 * offset, 0.0) == pytest.approx(0.0, abs=1e-18)
+    once = move(offset)
+    # The residual is of third order.
+    assert once.std_error / move(0.5 * offset).std_error == pytest.approx(8, rel=0.1)
+    assert move(0.0 * offset).std_error == pytest.approx(0.0, abs=1e-9)
+    # In two moves by the same rows errors are what they are in one.
+    twice = move(3 * offset, move(offset))
+    straight = move(3 * offset)
+    for one, other in zip(twice.errors, straight.errors):
+        np.testing.assert_allclose(one, other, atol=0.05 * np.abs(other).max())
+
+
+def test_errors_of_an_anchor_are_those_of_the_density_around_it(short_blocks):
+    """At any place, not only where it stands: what it gives there, over many reservoirs."""
+    offset = np.array([0.25, -0.2, 0.15, 0.2])
+    before = Anchor(POSITION, exact_anchor(POSITION), NUM_ROWS)
+    there = POSITION + offset
+    beyond = there + np.array([[0.0, 0.0, 0.0, 0.0], [0.3, 0.1, -0.2, 0.1], [-0.4, 0.4, 0.1, 0.0]])
+    exact, alone = exact_anchor(there), np.ones(1)
+    found = [set_anchor(MODEL, there, kept(1216, seed), before) for seed in range(24)]
+    for place in beyond:
+        apart = place - there
+        errors = [float(anchor.sums.at(apart) - exact.at(apart)) for anchor in found]
+        stated = [np.sqrt(np.mean(anchor.deviations(place[None], alone) ** 2)) for anchor in found]
+        z = np.array(errors) / stated
+        assert np.abs(z).max() < SIGMAS
+        assert 0.6 < np.sqrt(np.mean(z**2)) < 1.5
+    # Of several particles the mean of what they are multiplied by counts, by their shares.
+    anchor, share = found[0], np.array([0.5, 0.5, 0.0])
+    each = np.stack([anchor.deviations(place[None], alone) for place in beyond])
+    expected = np.log(0.5 * np.exp(each[0]) + 0.5 * np.exp(each[1]))
+    np.testing.assert_allclose(anchor.deviations(beyond, share), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("capacity", [16, 500, 2000])
 def test_the_error_of_an_anchor_is_known_with_any_reservoir(capacity):
     offset = np.array([0.25, -0.2, 0.15, 0.2])
-    before = Anchor(POSITION, exact_anchor(POSITION), 0.0, NUM_ROWS)
+    before = Anchor(POSITION, exact_anchor(POSITION), NUM_ROWS)
     anchor = set_anchor(MODEL, POSITION + offset, kept(capacity), before)
     (left,) = np.asarray(residuals(POSITION, (POSITION + offset)[None]))
     exact = NUM_ROWS**2 * (1 / capacity - 1 / NUM_ROWS) * np.var(left)
     # Of eight blocks the standard deviation is known to a quarter of itself.
-    assert 0.25 < np.sqrt(anchor.variance / exact) < 2.5
+    assert 0.25 < anchor.std_error / np.sqrt(exact) < 2.5
 
 
 # --- terms ---------------------------------------------------------------------------------------

@@ -85,6 +85,9 @@ def test_heavy_ratios_are_told():
     found = bridge(ratio(posterior), ratio(proposal), np.zeros((GROUPS, DRAWS)))
     assert found.khat_proposal > 0.7
     assert pareto_khat(np.full(10, 0.0)) == math.inf
+    # A tail of equal ratios, of a length at which one slope of the grid is exactly nothing.
+    step = np.where(np.arange(1296) < 1296 - 108, 0.0, 1e-9)
+    assert math.isfinite(pareto_khat(step))
 
 
 def test_few_groups_state_no_error():

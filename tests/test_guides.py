@@ -1,6 +1,7 @@
 """Moves led by the gradient of fewer rows: the target stays what it is, and anchors follow."""
 
 import math
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,18 @@ import pytest
 from scipy.special import logsumexp
 
 import weighbridge as wb
-from weighbridge.estimators.anchoring import GUIDE_NOISE, NOISELESS, Terms, sums_of, total
+from weighbridge.estimators.anchoring import (
+    GUIDE_NOISE,
+    NOISELESS,
+    SMALLEST_BATCH,
+    Terms,
+    sums_of,
+    total,
+)
+from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.leading import Lead
 from weighbridge.estimators.sgais_run import SGAISRun
+from weighbridge.estimators.tempering import likelihood_term
 from weighbridge.kernels.hmc import HMC, evaluate
 from weighbridge.target import Rows, Target, Tempered
 
@@ -246,7 +257,7 @@ def noise_at_the_end(data, method, seed, monkeypatch):
         return wb.evidence(GROWTH, given, method, seed=seed), max(noises)
 
 
-@pytest.mark.parametrize("reservoir", [10_000], ids=["all rows kept"])
+@pytest.mark.parametrize("reservoir", [10_000, 900], ids=["all rows kept", "a reservoir"])
 def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
     data = changed_rows()
     grid = np.linspace(0.0, 1.5, 8001)
@@ -280,3 +291,102 @@ def test_a_run_that_forgets_follows_too():
     for seed in range(3):
         found = wb.evidence(GROWTH, data, method, seed=seed)
         assert abs(found.log_evidence - exact) < SIGMAS * found.std_error
+
+
+# --- data that are in memory ---------------------------------------------------------------------
+
+
+def one_step(increment):
+    """All that a lead asks of a step."""
+    return types.SimpleNamespace(increment=np.array([increment]))
+
+
+def cloud_at(place, spread, num_islands=2, num_particles=32):
+    shape = (num_islands, num_particles, 1)
+    position = place + spread * np.random.default_rng(3).normal(size=shape)
+    return Cloud(position, np.zeros(shape[:2]), np.zeros(shape[:2], int))
+
+
+def make_lead(num_rows=1000):
+    term, count = likelihood_term(MODEL, *gather(np.arange(num_rows)))
+    assert count == num_rows
+    return Lead(MODEL, term, seed=0)
+
+
+def alone(term, position):
+    return float(term(MODEL, position, MODEL.transform(position)[0]))
+
+
+def test_a_lead_follows_the_particles_and_changes_no_target():
+    lead, position = make_lead(), ANCHOR + 0.07
+    height = np.sum(-2.0 * np.log1p((ROWS["y"][:1000] - position) ** 2 / 3.0))
+    for term in (lead.unled, lead.unled.guide()):
+        assert alone(term, position) == pytest.approx(height, rel=1e-12)
+    lead.follow(cloud_at(ANCHOR, 0.04), one_step(0.3))
+    led = lead.term
+    assert led is not lead.unled
+    assert alone(led, position) == pytest.approx(height, rel=1e-12)
+    # The guide is off by what was measured.
+    found = alone(led.guide(), position) - alone(led.guide(), led.anchor)
+    exact = height - alone(led, led.anchor)
+    assert 0 < abs(found - exact) < SIGMAS * math.sqrt(GUIDE_NOISE) / 0.3
+    np.testing.assert_allclose(led.anchor, cloud_at(ANCHOR, 0.04).position.mean())
+    order = np.asarray(led.rows.values["y"])[:1000]
+    np.testing.assert_array_equal(np.sort(order), np.sort(ROWS["y"][:1000]))
+    assert np.any(order != ROWS["y"][:1000])
+    # A power that is small bears more noise; one that is large, or particles far apart, less.
+    early = make_lead()
+    early.follow(cloud_at(ANCHOR, 0.5), one_step(1e-3))
+    assert early.term.leader.size < 1000
+    lead.follow(cloud_at(ANCHOR, 0.5), one_step(0.7))
+    assert lead.term is lead.unled
+    lead.follow(
+        cloud_at(ANCHOR, 0.04)._replace(log_weight=np.full((2, 32), -np.inf)), one_step(0.0)
+    )
+    assert lead.term is lead.unled
+
+
+def test_the_noise_of_a_lead_is_what_other_orders_show():
+    noises, values = [], []
+    cloud, position = cloud_at(ANCHOR, 0.05), ANCHOR + 0.05
+    for seed in range(60):
+        term, _ = likelihood_term(MODEL, *gather(np.arange(1000)))
+        lead = Lead(MODEL, term, seed=seed)
+        lead.follow(cloud, one_step(0.1))
+        assert lead.term.leader.size == SMALLEST_BATCH
+        anchor, sums = lead.term.anchor, lead.term.sums
+        probes = np.array([position, 2 * np.asarray(anchor) - position])
+        noises.append(lead._measure(anchor, sums, probes, SMALLEST_BATCH)[1])
+        guide = lead.term.guide()
+        heights = np.array([alone(guide, probe) for probe in probes])
+        values.append(heights - heights.mean())
+    # Variances of 60 values and of 60 times 7: within 5 of their errors.
+    shown = np.var(values, axis=0, ddof=1)
+    np.testing.assert_allclose(np.mean(noises, axis=0), shown, rtol=5 * math.sqrt(2 / 59))
+
+
+@pytest.mark.parametrize("method", [wb.SMC(num_particles=32), wb.AIS(num_particles=32)])
+def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
+    chosen = []
+
+    def follow(self, *args, original=Lead.follow):
+        original(self, *args)
+        chosen.append(self.term.leader.size / self.num_rows)
+
+    monkeypatch.setattr(Lead, "follow", follow)
+    data = wb.zoo.linear.simulate(7000, num_features=2, seed=3)
+    exact = wb.zoo.linear.log_evidence(data)
+    for seed in range(3):
+        found = wb.evidence(wb.zoo.linear.model(2), data, method, seed=seed)
+        path = found.diagnostics.get("path_log_evidence", found.log_evidence)
+        error = found.diagnostics.get("path_error", found.std_error)
+        assert abs(path - exact) < SIGMAS * error
+    assert np.mean(np.array(chosen) < 0.05) > 0.9, "a quadratic needs few rows"
+
+
+def test_few_rows_have_no_lead():
+    small, large = (likelihood_term(MODEL, *gather(np.arange(num)))[0] for num in (100, NUM_ROWS))
+    assert not Lead.pays(MODEL, small)
+    wide = wb.Model({"a": dist.Normal(0.0, 1.0).expand([5]).to_event(1)}, lambda p, row: 0.0)
+    assert Lead.pays(wide, large)
+    assert not Lead.pays(wide, Rows(*gather(np.arange(8))))

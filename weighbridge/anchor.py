@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge.base import Array
 from weighbridge.model import Model, Parameters
 from weighbridge.pytrees import register_dataclass
-from weighbridge.target import SPAN_BLOCK, Rows, Span
+from weighbridge.target import SPAN_BLOCK, ExactTerm, Rows, Span
 
 # From this dimension on curvatures are left out: they take D^2 numbers, and D passes.
 FIRST_ORDER_ABOVE = 300
@@ -209,3 +209,60 @@ class Anchored:
         squares = jnp.sum(jnp.where(used, (residuals - mean) ** 2, 0.0), axis=0)
         spread: Array = squares / jnp.maximum(drawn - 1, 1)
         return jnp.maximum(self.scale - 1, 0.0) * self.scale * self.size * spread
+
+
+@partial(
+    register_dataclass,
+    data_fields=["rows", "stop", "anchor", "sums", "leader"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Led(ExactTerm):
+    r"""The exact log-likelihood of n rows, with a guide: what the first of them tell.
+
+    .. math:: L + G \cdot d + \tfrac12 d^\top H d + \frac{n}{b} \sum_{k < b} r_k(\theta)
+
+    with r_k as in ``Anchored``. The rows must be in random order.
+
+    Args:
+        rows: a store, a multiple of ``SPAN_BLOCK`` rows.
+        stop: how many of them count.
+        anchor: an unconstrained position among the particles.
+        sums: L, G and H of all rows there.
+        leader: those of the first b rows.
+    """
+
+    rows: Rows
+    stop: Array | int
+    anchor: Array | np.ndarray
+    sums: Sums
+    leader: Guide
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """The sum over all rows."""
+        return Span(self.rows, 0, self.stop)(model, position, parameters)
+
+    def guide(self) -> Front:  # type: ignore[override]
+        """What the first rows tell."""
+        return Front(self.rows, self.anchor, self.sums, self.leader)
+
+    def guide_noise(self) -> Array | float:  # type: ignore[override]
+        """As it was measured."""
+        return self.leader.noise
+
+
+@dataclass(frozen=True)
+class Front(ExactTerm):
+    """The guide of ``Led``, which lives only while its gradient is traced."""
+
+    rows: Rows
+    anchor: Array | np.ndarray
+    sums: Sums
+    leader: Guide
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """The estimate at a position."""
+        offset = position - self.anchor
+        own, size, scale, _ = self.leader
+        beyond = Span(self.rows, 0, size)(model, position, parameters) - own.at(offset)
+        return self.sums.at(offset) + scale * beyond

@@ -24,7 +24,7 @@ from weighbridge.saving import (
     session_state,
 )
 
-SCHEMA = "weighbridge.online.3"
+SCHEMA = "weighbridge.online.4"
 
 
 class Online:

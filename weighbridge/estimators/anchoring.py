@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import hadamard
 
 from weighbridge.anchor import Anchored, Guide, Sums, sums_at
 from weighbridge.base import Array, PyTree
@@ -26,6 +27,8 @@ SUM_BLOCK = 512
 # Batches from whose differences the noise is measured, at least, and positions it is measured at.
 LEAST_BATCHES = 8
 NUM_PROBES = 32
+# Polynomials that tell how far the sums of an anchor may be off; a power of 2.
+NUM_REPLICATES = 16
 # The first guess of a batch's size, and the smallest one.
 FIRST_BATCH, SMALLEST_BATCH = 256, 64
 # A batch is this much larger than the noise asks for: what follows is a little different.
@@ -50,14 +53,39 @@ class Anchor(NamedTuple):
     Attributes:
         position: unconstrained.
         sums: L, G and H.
-        variance: of L, where it is not exact but carried over with the help of a reservoir.
         num_rows: rows seen when the anchor was set.
+        errors: what the sums may be off by, where they are not exact but were carried over with the
+            help of a reservoir: ``NUM_REPLICATES`` polynomials, whose mean square is the variance.
     """
 
     position: np.ndarray
     sums: Sums
-    variance: float
     num_rows: int
+    errors: Sums | None = None
+
+    def deviations(self, positions: np.ndarray, share: np.ndarray) -> np.ndarray:
+        r"""What the errors, one after the other, add to the log of an integral.
+
+        .. math:: \log \sum_i W_i e^{E(\theta_i)}
+
+        over particles whose shares W add up to 1.
+        """
+        if self.errors is None:
+            return np.zeros(NUM_REPLICATES)
+        used = share > 0
+        offsets, log_share = positions[used] - self.position, np.log(share[used])
+        value, gradient, curvature = self.errors
+        height = np.asarray(value)[:, None] + np.asarray(gradient) @ offsets.T
+        if curvature is not None:
+            height += 0.5 * np.sum(offsets @ np.asarray(curvature) * offsets, axis=-1)
+        return np.asarray(np.logaddexp.reduce(height + log_share, axis=1))
+
+    @property
+    def std_error(self) -> float:
+        """Of L."""
+        if self.errors is None:
+            return 0.0
+        return math.sqrt(np.mean(np.square(self.errors.value)))
 
 
 class Noise(NamedTuple):
@@ -140,18 +168,35 @@ def set_anchor(
     """
     there = sums_of(model, position, in_blocks(rows.gather, rows.num_kept))
     if rows.is_complete:
-        return Anchor(position, total(model.dimension, there), 0.0, rows.num_seen)
+        return Anchor(position, total(model.dimension, there), rows.num_seen)
     assert before is not None, "the first anchor is set while all rows are kept"
     offset: Any = position - before.position
     here = sums_of(model, before.position, in_blocks(rows.gather, rows.num_kept))
     rest = [new.plus(old.moved(offset), -1.0) for new, old in zip(there, here)]
     scale = rows.num_seen / rows.num_kept
     sums = before.sums.moved(offset).plus(total(model.dimension, rest), scale)
+    errors = _replicates(rest, scale * math.sqrt(1 - rows.num_kept / rows.num_seen))
+    if before.errors is not None:
+        errors = jax.vmap(lambda error: error.moved(offset))(before.errors).plus(errors)
+    return Anchor(position, sums, rows.num_seen, jax.tree_util.tree_map(np.asarray, errors))
+
+
+def _replicates(parts: list[Sums], scale: float) -> Sums:
+    """Errors as large as the sum of the parts may have, by signs that differ.
+
+    The parts are blocks of a reservoir. The next time the same rows are in the same blocks, and
+    their errors add up. Balanced replication: McCarthy (1969), Review of the ISI 37:239-264.
+    """
     # The last block may be short: it counts as one of the others, which errs on the safe side.
-    parts = [float(part.value) for part in rest]
-    left_out = 1 - rows.num_kept / rows.num_seen
-    variance = scale**2 * len(parts) * float(np.var(parts, ddof=1)) * left_out if parts[1:] else 0.0
-    return Anchor(position, sums, before.variance + variance, rows.num_seen)
+    signs = hadamard(NUM_REPLICATES)[:, np.arange(len(parts)) % NUM_REPLICATES]
+    factor = scale * math.sqrt(len(parts) / max(len(parts) - 1, 1))
+
+    def spread(*blocks: Array) -> np.ndarray:
+        values = np.stack(blocks)
+        return factor * np.tensordot(signs, values - values.mean(axis=0), 1)
+
+    replicates: Sums = jax.tree_util.tree_map(spread, *parts)
+    return replicates
 
 
 @dataclass(frozen=True)
@@ -257,7 +302,7 @@ class Terms:
             term = self._drawn(generators, anchor, sums, gather, num_kept, size, num_rows)
             noise = self._measure(term, probes)
             matters = noise.that_matters(absolute)
-            wanted = _wanted(size, matters, num_kept, self.noise)
+            wanted = wanted_rows(size, matters, num_kept, self.noise)
             if matters <= self.noise or size == most:
                 floor = _floor(noise, size, num_kept, num_rows)
                 return self._estimate(term, probes, noise, wanted, floor)
@@ -306,7 +351,7 @@ class Terms:
             if noise <= GUIDE_NOISE:
                 # A few particles far away have most of the noise; what is typical is accepted.
                 return replace(term, leader=leader._replace(noise=float(np.median(noises))))
-            wanted = _wanted(size, noise, batch, GUIDE_NOISE)
+            wanted = wanted_rows(size, noise, batch, GUIDE_NOISE)
             size = max(wanted, size + SPAN_BLOCK)
         return replace(term, leader=Guide(term.batch_sums, batch, term.scale, 0.0))
 
@@ -343,7 +388,7 @@ class Terms:
         return relative, float(np.sum(centre**2)) / freedom
 
 
-def _wanted(size: int, variance: float, num_kept: int, allowed: float) -> int:
+def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> int:
     """Rows of a batch that would have the variance allowed: it goes as 1/B - 1/N."""
     if size >= num_kept or not variance > 0:
         return SMALLEST_BATCH

@@ -51,6 +51,20 @@ class Cloud(NamedTuple):
     origin: Array
 
 
+def shares(cloud: Cloud) -> np.ndarray:
+    """What each particle of all islands counts; islands count alike, whatever their evidence.
+
+    >>> shares(Cloud(np.zeros((2, 2, 1)), np.array([[0.0, 0.0], [-9.0, -np.inf]]), None))
+    array([0.25, 0.25, 0.5 , 0.  ])
+    """
+    log_weight = np.asarray(cloud.log_weight)
+    highest = log_weight.max(axis=1, keepdims=True)
+    weight = np.exp(log_weight - np.where(np.isfinite(highest), highest, 0.0))
+    total = weight.sum(axis=1, keepdims=True)
+    share = np.where(total > 0, weight / np.where(total > 0, total, 1.0), 0.0).reshape(-1)
+    return np.asarray(share / share.sum())
+
+
 @partial(
     register_dataclass,
     data_fields=["model", "past", "chunk", "walls"],

@@ -245,7 +245,10 @@ def pareto_khat(log_ratio: np.ndarray) -> float:
     grid = 30 + int(math.sqrt(tail))
     slopes = (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile) + 1 / excess[-1]
     shapes = np.mean(np.log1p(-slopes[:, None] * excess), axis=1)
-    heights = tail * (np.log(-slopes / shapes) - shapes - 1)
+    # Of a slope of nothing the tail is exponential.
+    rates = np.full(grid, 1 / excess.mean())
+    np.divide(-slopes, shapes, out=rates, where=shapes != 0)
+    heights = tail * (np.log(rates) - shapes - 1)
     share = np.exp(heights - logsumexp(heights))
     shape = float(np.mean(np.log1p(-np.sum(share * slopes) * excess)))
     return (tail * shape + 10 * 0.5) / (tail + 10)

@@ -18,6 +18,7 @@ from weighbridge.estimators.anchoring import (
     FIRST_BATCH,
     NOISELESS,
     NUM_PROBES,
+    NUM_REPLICATES,
     SUM_ROWS,
     Anchor,
     Estimate,
@@ -35,6 +36,7 @@ from weighbridge.estimators.anneal import (
     StepInfo,
     anneal,
     anneal_step,
+    shares,
 )
 from weighbridge.estimators.bridge import Bridged, decide
 from weighbridge.estimators.crossing import bridge_to_gaussians
@@ -102,8 +104,7 @@ class Stage(NamedTuple):
         past = tuple(cast(Anchored, term).faded(fade) for term in self.path.past)
         anchor = self.anchor
         if anchor is not None:
-            sums, variance = anchor.sums.times(fade), fade**2 * anchor.variance
-            anchor = anchor._replace(sums=sums, variance=variance)
+            anchor = anchor._replace(sums=anchor.sums.times(fade))
         return self._replace(path=replace(self.path, past=past), anchor=anchor, fade=fade)
 
 
@@ -200,9 +201,8 @@ class SGAISRun(StreamedRun):
             return Stage(path, cloud, None, None, None, chunk, labels)
         probes = self._probes(cloud)
         anchor, before = self._estimated_past(cloud, probes)
-        stage = Stage(
-            Path(self.model, (), before.term), cloud, anchor, None, before, before, labels
-        )
+        path = Path(self.model, (), before.term)
+        stage = Stage(path, cloud, anchor, None, before, before, labels)
         return self._with_chunk(stage, values, weight, probes)
 
     def _with_chunk(
@@ -248,8 +248,8 @@ class SGAISRun(StreamedRun):
         ):
             return stage
         anchor = set_anchor(self.model, self._centre(cloud), self.rows, self.anchor or anchor)
-        past = self._past_at(anchor, probes)
-        moved = self._with_chunk(stage._replace(anchor=anchor, past=past), values, weight, probes)
+        stage = stage._replace(anchor=anchor, past=self._past_at(anchor, probes))
+        moved = self._with_chunk(stage, values, weight, probes)
         return moved.faded(stage.fade) if stage.fade != 1.0 else moved
 
     def _estimated_past(self, cloud: Cloud, probes: np.ndarray) -> tuple[Anchor, Estimate]:
@@ -318,15 +318,14 @@ class SGAISRun(StreamedRun):
         return total(self.model.dimension, sums_of(self.model, position, blocks))
 
     def _centre(self, cloud: Cloud) -> np.ndarray:
-        share = np.asarray(jax.nn.softmax(cloud.log_weight, axis=1)).reshape(-1)
-        position = np.asarray(cloud.position).reshape(len(share), -1)
-        return np.asarray(np.nan_to_num(share) @ position / np.nansum(share))
+        share = shares(cloud)
+        return np.asarray(share @ np.asarray(cloud.position).reshape(len(share), -1))
 
     def _probes(self, cloud: Cloud) -> np.ndarray:
         """Some particles, by their weights."""
-        share = np.nan_to_num(np.asarray(jax.nn.softmax(cloud.log_weight, axis=1)).reshape(-1))
+        share = shares(cloud)
         generator = self._generators(PROBES)[0]
-        chosen = generator.choice(len(share), NUM_PROBES, p=share / share.sum())
+        chosen = generator.choice(len(share), NUM_PROBES, p=share)
         return np.asarray(cloud.position).reshape(len(share), -1)[chosen]
 
     def _anneal_stage(
@@ -379,7 +378,19 @@ class SGAISRun(StreamedRun):
 
     def _combine(self) -> tuple[float, float]:
         log_evidence, std_error = super()._combine()
-        return log_evidence, math.hypot(std_error, self.noise_bias)
+        # An anchor set anew errs by what mini-batches of the same reservoir did around the old one:
+        # what all of them add to the path is what the last one adds to its end.
+        of_anchor = self._anchor_error(self.anchor, self.cloud)
+        return log_evidence, math.hypot(std_error, self.noise_bias, of_anchor)
+
+    @staticmethod
+    def _anchor_error(anchor: Anchor | None, cloud: Cloud) -> float:
+        """What errors of an anchor's sums may add to the log evidence at the particles."""
+        if anchor is None or anchor.errors is None:
+            return 0.0
+        share = shares(cloud)
+        position = np.asarray(cloud.position).reshape(len(share), -1)
+        return math.sqrt(np.mean(anchor.deviations(position, share) ** 2))
 
     def bridge(self) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
@@ -399,7 +410,8 @@ class SGAISRun(StreamedRun):
             if self.rows.is_complete:
                 anchor = set_anchor(self.model, self._centre(cloud), self.rows, None)
             estimate = self._for_bridge(anchor, cloud)
-            term, variance = estimate.term, anchor.variance + sum(estimate.floor)
+            variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
+            term = estimate.term
         path = Path(self.model, (), term)
         crossing = bridge_to_gaussians(
             self.seed, self.first_island, path, cloud, differentiable=True, adjust=cell
@@ -444,7 +456,7 @@ class SGAISRun(StreamedRun):
                 "batch_rows": self.batch_rows[PAST],
                 "anchor_order": self._order(),
                 **self._memory(),
-                "anchor_error": math.sqrt(self.anchor.variance) if self.anchor else 0.0,
+                "anchor_error": self.anchor.std_error if self.anchor else 0.0,
             },
         )
 
@@ -473,8 +485,9 @@ class SGAISRun(StreamedRun):
             arrays["anchor/position"] = anchor.position
             sums = anchor.sums._asdict()
             arrays |= {f"anchor/{k}": np.asarray(v) for k, v in sums.items() if v is not None}
+            errors = {} if anchor.errors is None else anchor.errors._asdict()
+            arrays |= {f"error/{k}": np.asarray(v) for k, v in errors.items() if v is not None}
         return arrays, plain | {
-            "anchor_variance": anchor.variance if anchor else 0.0,
             "anchor_rows": anchor.num_rows if anchor else 0,
             "batch_rows": [self.batch_rows[PAST], self.batch_rows[CHUNK]],
             "noise_bias": self.noise_bias,
@@ -495,17 +508,18 @@ class SGAISRun(StreamedRun):
             zero = Sums.zero(self.model.dimension)
             saved: Any = [arrays.get(f"anchor/{name}") for name in Sums._fields]
             sums = Sums(*saved)
-            held = (arrays["anchor/position"], *sums)
-            found, wanted = (
-                [None if leaf is None else (leaf.shape, str(leaf.dtype)) for leaf in leaves]
-                for leaves in (held, (zero.gradient, *zero))
-            )
-            if found != wanted:
-                raise ValueError(f"the anchor has the shapes and types {found}, not {wanted}")
-            variance, seen = float(plain["anchor_variance"]), int(plain["anchor_rows"])
-            if not 0 <= variance < math.inf:
-                raise ValueError(f"the anchor has the variance {variance}")
-            self.anchor = Anchor(arrays["anchor/position"], sums, variance, seen)
+            _require_like(zero, sums, "the anchor")
+            _require_like(zero.gradient, arrays["anchor/position"], "the anchor's position")
+            errors = None
+            if "error/value" in arrays:
+                found: Any = [arrays.get(f"error/{name}") for name in Sums._fields]
+                errors = Sums(*found)
+                many = jax.tree_util.tree_map(
+                    lambda leaf: np.zeros((NUM_REPLICATES, *leaf.shape)), zero
+                )
+                _require_like(many, errors, "what the anchor may be off by")
+            seen = int(plain["anchor_rows"])
+            self.anchor = Anchor(arrays["anchor/position"], sums, seen, errors)
         past, chunk = plain["batch_rows"]
         self.batch_rows = {PAST: int(past), CHUNK: int(chunk)}
         if min(self.batch_rows.values()) < 1:
@@ -525,3 +539,14 @@ def _bias(stage: Stage, outcome: Annealed) -> float:
     spread = sum(float(s.increment * np.sqrt(np.mean(s.variance))) for s in outcome.steps)
     past, chunk = stage.noise
     return 0.5 * past * spread + 0.5 * chunk
+
+
+def _require_like(wanted: Any, found: Any, what: str) -> None:
+    """Refuse saved arrays of other shapes or types than they must have."""
+
+    def layout(leaf: Any) -> tuple[tuple[int, ...], str]:
+        return np.shape(leaf), str(np.asarray(leaf).dtype)
+
+    shapes = [jax.tree_util.tree_map(layout, leaves) for leaves in (found, wanted)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{what} has the shapes and types {shapes[0]}, not {shapes[1]}")

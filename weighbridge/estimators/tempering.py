@@ -20,10 +20,12 @@ from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import (
     Annealed,
+    Cloud,
     Mover,
     Path,
     Report,
     Settings,
+    StepInfo,
     anneal,
     anneal_step,
     draw_cloud,
@@ -35,7 +37,8 @@ from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
 from weighbridge.estimators.labels import Labels, one_labelling
-from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.leading import Lead
+from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
@@ -139,7 +142,21 @@ class Tempering:
         # Particles that move by each other, or on the host, cannot be held back one by one.
         by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
         labels = Labels(model, possible=host is None and not by_each_other)
+        lead = None
+        if host is None and isinstance(mover, AdaptiveHMC) and Lead.pays(model, term):
+            lead = Lead(model, cast(Span, term), seed)
+            term = lead.unled
         path = Path(model, (), term if host is None else cast(Term, host))
+
+        def path_at(_: int) -> Path:
+            return labels.within(path if lead is None else lead.within(path))
+
+        def between(cloud: Cloud, step: StepInfo) -> Cloud:
+            cloud = labels.follow(cloud, step)
+            if lead is not None:
+                lead.follow(cloud, step)
+            return cloud
+
         take_step = anneal_step if host is None else host_step
         scheme = self.resampling_scheme()
         try:
@@ -148,7 +165,7 @@ class Tempering:
                 0,
                 islands,
                 cloud,
-                lambda _: labels.within(path),
+                path_at,
                 mover,
                 Settings(self.target_ess, self.resample_below),
                 schedule=self.schedule(),
@@ -157,14 +174,14 @@ class Tempering:
                 max_steps=self.max_annealing_steps,
                 report=report,
                 take_step=take_step,
-                between=labels.follow,
+                between=between,
             )
         except Exception as error:
             if host is None:
                 _explain(path, mover, error)
             raise
         check_outcome(outcome)
-        path = labels.within(path)
+        path = labels.within(path if lead is None else lead.beyond(path))
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
         second = None
