@@ -731,6 +731,21 @@ def test_bad_row_functions(function, values, message):
         check_row_function(with_likelihood(function), values)
 
 
+def test_a_model_is_traced_once_for_each_layout_of_its_rows():
+    traces = []
+
+    def counting(p, row):
+        traces.append(1)
+        return p["w"][0] * row["x"][0]
+
+    model = with_likelihood(counting)
+    for rows in ({"x": np.ones((5, 2))}, {"x": np.zeros((9, 2))}, {"x": np.ones((5, 3))}):
+        assert check_row_function(model, rows) is False
+    assert len(traces) == 4, "two traces for each of two layouts"
+    assert check_row_function(with_likelihood(counting), {"x": np.ones((5, 2))}) is False
+    assert len(traces) == 6, "another model is another one"
+
+
 def test_an_error_of_the_library_passes_through():
     def refuses(p, r):
         raise DataError("the label is outside 0..3")

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import re
 import types
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -615,12 +616,25 @@ def _function_parts(function: types.FunctionType) -> list[Any]:
 # --- the model against its data ----------------------------------------------------------
 
 
+# What was found of models, by the layout of their rows: to trace takes as long as a small run.
+_CHECKED: weakref.WeakKeyDictionary[Model, dict[Any, bool]] = weakref.WeakKeyDictionary()
+
+
 def check_row_function(model: Model, values: PyTree) -> bool:
     """Check the log-likelihood of one row by tracing it; nothing is computed.
 
     Returns whether a column named ``weight`` counts repeated rows: the data has one, and the
     log-likelihood does not read it.
     """
+    leaves, structure = jax.tree_util.tree_flatten(values)
+    layout = (structure, *((leaf.shape[1:], str(leaf.dtype)) for leaf in leaves))
+    known = _CHECKED.setdefault(model, {})
+    if layout not in known:
+        known[layout] = _check_row_function(model, values)
+    return known[layout]
+
+
+def _check_row_function(model: Model, values: PyTree) -> bool:
     function = model.require_rows()
     row = jax.tree_util.tree_map(lambda leaf: _abstract_array(leaf.shape[1:], leaf.dtype), values)
     position = _abstract_array((model.dimension,), np.float64)
