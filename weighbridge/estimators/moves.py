@@ -156,7 +156,8 @@ class AdaptiveHMC(Adaptive):
 
     The metric of an island is the covariance of particles of other islands, shrunk towards its
     diagonal: an island that moved by a metric of its own would not leave its target invariant.
-    In the metric's coordinates a trajectory is about a quarter turn, of varying length. The step
+    In the metric's coordinates a trajectory is about a quarter turn, of varying length; where the
+    target has a guide (see ``Target.guide``) it follows that. The step
     size follows the acceptance from move to move. The number of moves is what at the power before
     would have taken the correlation with the start to ``decorrelated``: decided beforehand,
     because to stop when the particles look right is to choose them. Buchholz, Chopin & Jacob
