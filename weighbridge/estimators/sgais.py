@@ -32,12 +32,12 @@ class SGAIS:
               \prod_{k<n} p(y_k | \theta) \; p(\theta), \qquad \lambda: 0 \to 1
 
     with steps of lambda chosen by the ESS. Moves see the past through its exact second-order sums
-    at an anchor near the posterior's centre, and through mini-batches only for what those leave
-    out (see ``Anchored``): its variance over batches is measured, and kept below ``noise`` by the
-    size of the batch, and by an anchor that follows the particles. Trajectories are led by a few
-    rows of the batch, and accepted by all of it. The cost of a chunk does not grow with what has been seen. Cameron, Eggers &
-    Kroon (2019), Entropy 21:1109; control variates for mini-batches: Baker, Fearnhead, Fox &
-    Nemeth (2019), Statistics and Computing 29:599-615.
+    at an anchor near the posterior's centre, and through mini-batches only for what those leave out
+    (see ``Anchored``): its variance over batches is measured, and kept below ``noise`` by the size
+    of the batch, and by an anchor that follows the particles. Trajectories are led by a few rows of
+    the batch, and accepted by all of it. The cost of a chunk does not grow with what has been seen.
+    Cameron, Eggers & Kroon (2019), Entropy 21:1109; control variates for mini-batches: Baker,
+    Fearnhead, Fox & Nemeth (2019), Statistics and Computing 29:599-615.
 
     At the end, and whenever it is asked for, a two-sided bridge to a Gaussian gives log Z a second
     time, without the errors of the path. It is the answer where Pareto k-hat is below 0.5 in both
