@@ -15,7 +15,8 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions.transforms import AffineTransform
 
 from weighbridge.base import DataError, ModelError
-from weighbridge.model import EDGE, Model, check_row_function, draw_positions, split_weight
+from weighbridge.model import EDGE, Model, draw_positions
+from weighbridge.model_rows import check_row_function, split_weight
 
 
 def no_data(parameters, row):

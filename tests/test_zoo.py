@@ -10,7 +10,7 @@ from scipy import integrate, special, stats
 
 from weighbridge.base import DataError, ModelError
 from weighbridge.lags import lagged
-from weighbridge.model import check_row_function
+from weighbridge.model_rows import check_row_function
 from weighbridge.zoo import autoregressive, entries, gaussian, linear, logistic, mixture, parse
 
 # --- exact evidences -----------------------------------------------------------------------

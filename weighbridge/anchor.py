@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array
-from weighbridge.model import Model, Parameters
+from weighbridge.model import Model
+from weighbridge.priors import Parameters
 from weighbridge.pytrees import register_dataclass
 from weighbridge.target import SPAN_BLOCK, ExactTerm, Rows, Span
 

@@ -12,7 +12,7 @@ import numpy as np
 from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.data import RowChecker, num_rows, rechunk, slice_rows
 from weighbridge.estimators.sequential import Kept
-from weighbridge.model import check_row_function, split_weight
+from weighbridge.model_rows import check_row_function, split_weight
 from weighbridge.numerics import double_precision
 from weighbridge.pointwise import row_blocks
 from weighbridge.run import Session

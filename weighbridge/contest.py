@@ -14,7 +14,8 @@ from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.data import RowChecker, num_rows, rechunk
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.feeds import Continuity, Notice
-from weighbridge.model import Model, check_row_function
+from weighbridge.model import Model
+from weighbridge.model_rows import check_row_function
 from weighbridge.parallel import in_threads
 from weighbridge.run import RowPolicy, Session
 from weighbridge.undo import restored_on_error

@@ -16,7 +16,8 @@ from weighbridge.changes import Change, Changes
 from weighbridge.data import join, num_rows, pad, split
 from weighbridge.estimators.anneal import Cloud
 from weighbridge.estimators.sequential import row_log_likelihoods
-from weighbridge.model import Model, split_weight
+from weighbridge.model import Model
+from weighbridge.model_rows import split_weight
 from weighbridge.numerics import double_precision, jit, systematic_indices
 from weighbridge.permutation import Signs, compare_rows
 

@@ -21,12 +21,11 @@ from numpyro.primitives import Messenger
 from weighbridge.base import Array, DataError, ModelError, PyTree, WeighbridgeError
 from weighbridge.model import (
     Model,
-    Parameters,
     draw_positions,
-    survives_flattening,
     unravel_positions,
 )
 from weighbridge.numerics import double_precision
+from weighbridge.priors import Parameters, survives_flattening
 
 NUM_CHECK_ROWS = 100
 NUM_CHECK_DRAWS = 3

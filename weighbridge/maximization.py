@@ -14,8 +14,9 @@ from weighbridge.base import Array, MethodError
 from weighbridge.climbing import SAME, Problem, anneal, polish
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.estimators.tempering import likelihood_term
-from weighbridge.model import Model, Parameters, draw_positions, unravel_positions
+from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.numerics import check_count, check_seed, double_precision
+from weighbridge.priors import Parameters
 from weighbridge.run import hold, require_model
 from weighbridge.target import Span, Term
 

@@ -15,9 +15,10 @@ from weighbridge.data import join, num_rows
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.export import Table
 from weighbridge.gradient_check import gradient_fault
-from weighbridge.model import Model, _program_text, draw_positions, unravel_positions
+from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.numerics import check_seed, double_precision, jit
 from weighbridge.pointwise import rows_of, total_log_likelihoods
+from weighbridge.program_text import traced_text
 from weighbridge.run import require_model
 from weighbridge.sources import open_source
 from weighbridge.target import Rows, Target, Total
@@ -257,7 +258,7 @@ class _Case:
             return np.array_equal(first, second, equal_nan=True)
         target = self.target()
         # A new closure each time: JAX would answer a second trace of the same one from memory.
-        texts = [_program_text(jax.make_jaxpr(lambda u: target(u))(position[0])) for _ in range(2)]
+        texts = [traced_text(jax.make_jaxpr(lambda u: target(u))(position[0])) for _ in range(2)]
         first, second = (np.asarray(_log_densities(target, position)) for _ in range(2))
         return texts[0] == texts[1] and np.array_equal(first, second, equal_nan=True)
 
@@ -273,7 +274,7 @@ def _is_random_row(model: Model, values: PyTree) -> bool:
     start = np.zeros(model.dimension)
     try:
         texts = [
-            _program_text(
+            traced_text(
                 jax.make_jaxpr(lambda u: model.require_rows()(model.transform(u)[0], row))(start)
             )
             for _ in range(2)

@@ -14,8 +14,9 @@ import numpy as np
 from weighbridge.base import Array, MethodError, PyTree
 from weighbridge.data import num_rows, pad, split
 from weighbridge.estimators.host_likelihood import host_likelihood
-from weighbridge.model import Model, Parameters, draw_positions
+from weighbridge.model import Model, draw_positions
 from weighbridge.numerics import double_precision, jit, systematic_indices
+from weighbridge.priors import Parameters
 from weighbridge.result import Evidence
 from weighbridge.run import hold, require_model
 from weighbridge.target import Total

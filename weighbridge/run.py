@@ -26,7 +26,8 @@ from weighbridge.estimators import (
     resolve,
 )
 from weighbridge.estimators.anneal import Report
-from weighbridge.model import Model, check_row_function, split_weight
+from weighbridge.model import Model
+from weighbridge.model_rows import check_row_function, split_weight
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.quarantine import Quarantine
 from weighbridge.result import Evidence

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, PyTree
-from weighbridge.model import Model, Parameters
+from weighbridge.model import Model
+from weighbridge.priors import Parameters
 from weighbridge.pytrees import register_dataclass
 
 # Rows are summed in blocks of this many, so that memory stays flat in the data size.

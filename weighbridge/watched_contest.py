@@ -19,7 +19,8 @@ from weighbridge.contest import Contest
 from weighbridge.data import num_rows, rechunk
 from weighbridge.detection import Detector
 from weighbridge.estimators import Method
-from weighbridge.model import Model, split_weight
+from weighbridge.model import Model
+from weighbridge.model_rows import split_weight
 from weighbridge.parallel import in_threads
 from weighbridge.run import RowPolicy, Session
 from weighbridge.segments import SegmentedRun

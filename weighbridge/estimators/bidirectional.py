@@ -34,7 +34,8 @@ from weighbridge.estimators.tempering import (
     likelihood_term,
 )
 from weighbridge.estimators.walks import choose_mover
-from weighbridge.model import Model, check_row_function
+from weighbridge.model import Model
+from weighbridge.model_rows import check_row_function
 from weighbridge.numerics import check_seed, double_precision, systematic_indices
 from weighbridge.particles import combine_logs
 

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from weighbridge.base import Array, ModelError, PyTree
-from weighbridge.model import Model, Parameters, unravel_positions
+from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import jit
+from weighbridge.priors import Parameters
 from weighbridge.pytrees import register_dataclass
 from weighbridge.target import ExactTerm, Total, on_data
 

@@ -21,9 +21,10 @@ from weighbridge.estimators.published import PUBLISHED_KERNEL, PublishedRun, Pub
 from weighbridge.estimators.sequential import HeldMethod, SequentialMethod
 from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.streamed import FEW_PARTICLES
-from weighbridge.model import EDGE, Model, Parameters
+from weighbridge.model import EDGE, Model
 from weighbridge.numerics import double_precision, jit
 from weighbridge.particles import Combined, combine_islands
+from weighbridge.priors import Parameters
 from weighbridge.result import Evidence
 from weighbridge.target import Rows
 

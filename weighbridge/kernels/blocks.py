@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, Kernel, LogDensity, MethodError, PyTree
-from weighbridge.model import EDGE, Model, Parameters
+from weighbridge.model import EDGE, Model
+from weighbridge.priors import Parameters
 from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Rows, Target, Total, on_data
 

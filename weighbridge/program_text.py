@@ -1,0 +1,105 @@
+"""What a model computes, as text that is the same in every process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import dis
+import functools
+import hashlib
+import inspect
+import re
+import types
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+
+_LIBRARIES = ("builtins", "jax", "jaxlib", "math", "numpy", "numpyro", "scipy")
+
+
+def describe(value: Any, seen: tuple[int, ...] = ()) -> str:
+    """Numbers, containers, distributions and functions by what they hold, not where they lie."""
+    if id(value) in seen:
+        return "<cycle>"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return f"{type(value).__name__}:{value!r}"
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        array = np.asarray(value)
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        return f"array:{array.dtype}{array.shape}{digest}"
+    seen = (*seen, id(value))
+    kind = type(value).__qualname__
+    if isinstance(value, types.ModuleType):
+        return f"module:{value.__name__}"
+    parts = [describe(part, seen) for part in _parts(value)]
+    if isinstance(value, set | frozenset):
+        parts.sort()
+    return f"{kind}({','.join(parts)})"
+
+
+def _parts(value: Any) -> list[Any]:
+    """What an object's results depend on; nothing where that cannot be told."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, dict):
+        return [part for item in value.items() for part in item]
+    if isinstance(value, types.CodeType):
+        return [value.co_code, *value.co_names, value.co_consts]
+    if _is_library(value) or isinstance(value, type):
+        return [value.__module__, getattr(value, "__qualname__", value.__name__)]
+    if isinstance(value, types.FunctionType):
+        return _function_parts(value)
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if type(value).__module__.split(".")[0] in ("jax", "jaxlib") and hasattr(value, "__wrapped__"):
+        return [value.__wrapped__]  # a compiled function; its own notes say where it was defined
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, dist.Distribution):
+        names = {*value.gather_pytree_data_fields(), *value.gather_pytree_aux_fields()}
+        return [(name, vars(value).get(name)) for name in sorted(names - {"_validate_args"})]
+    if hasattr(value, "tree_flatten"):  # NumPyro's constraints and transforms
+        return list(value.tree_flatten())
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
+    elif callable(value):
+        attributes = getattr(value, "__dict__", {}).items()
+        fields = {name: field for name, field in sorted(attributes) if name[:2] != "__"}
+    else:
+        return []
+    call = inspect.getattr_static(type(value), "__call__", None)
+    call = call if isinstance(call, types.FunctionType) else None
+    return [fields, getattr(value, "__wrapped__", None), call]
+
+
+def _is_library(value: Any) -> bool:
+    """A function of JAX or NumPyro, whose name says what it does."""
+    module = str(getattr(value, "__module__", "")).split(".")[0]
+    return callable(value) and hasattr(value, "__name__") and module in _LIBRARIES
+
+
+def _function_parts(function: types.FunctionType) -> list[Any]:
+    """Code, defaults, and the outer values it reads; not those it writes, such as a counter."""
+    codes, read, written = [function.__code__], set(), set()
+    while codes:
+        code = codes.pop()
+        codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in ("STORE_GLOBAL", "STORE_DEREF"):
+                written.add(instruction.argval)
+            elif instruction.opname == "LOAD_GLOBAL":
+                read.add(instruction.argval)
+    outer = {name: function.__globals__.get(name) for name in read}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # an empty cell
+            outer[name] = cell.cell_contents
+    kept = {name: outer[name] for name in sorted(outer.keys() - written)}
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, kept]
+
+
+def traced_text(program: Any) -> str:
+    """What JAX has traced, with its constants and without addresses."""
+    text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))
+    return text + "".join(np.asarray(constant).tobytes().hex() for constant in program.consts)
