@@ -384,6 +384,26 @@ def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
     assert np.mean(np.array(chosen) < 0.05) > 0.9, "a quadratic needs few rows"
 
 
+def test_a_gradient_without_a_gradient_has_no_lead():
+    def on_host(x):
+        return jax.pure_callback(
+            lambda v: v, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="sequential"
+        )
+
+    @jax.custom_vjp
+    def square(x):
+        return x**2
+
+    def model_with(slope):
+        square.defvjp(lambda x: (x**2, x), lambda x, height: (2 * slope(x) * height,))
+        normal = dist.Normal(0.0, 1.0).expand([8]).to_event(1)
+        return wb.Model({"a": normal}, lambda p, row: -square(row["y"] - jnp.sum(p["a"])))
+
+    term, _ = likelihood_term(MODEL, {"y": ROWS["y"][:2600]}, np.ones(2600))
+    assert Lead.pays(model_with(lambda x: x), term)
+    assert not Lead.pays(model_with(on_host), term)
+
+
 def test_few_rows_have_no_lead():
     small, large = (likelihood_term(MODEL, *gather(np.arange(num)))[0] for num in (100, NUM_ROWS))
     assert not Lead.pays(MODEL, small)

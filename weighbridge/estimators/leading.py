@@ -52,10 +52,16 @@ class Lead:
 
     @staticmethod
     def pays(model: Model, term: object) -> bool:
-        """Whether there is enough to be saved."""
+        """Whether there is enough to be saved, and curvatures are to be had."""
         if not isinstance(term, Span) or model.dimension > FIRST_ORDER_ABOVE:
             return False
-        return int(term.stop) * model.dimension >= LED_FROM
+        if int(term.stop) * model.dimension < LED_FROM:
+            return False
+        try:
+            jax.eval_shape(_sums, model, np.zeros(model.dimension), term.rows, 0, 1)
+        except Exception:  # a gradient of the user's own may have none
+            return False
+        return True
 
     def within(self, path: Path) -> Path:
         """The path with the guide as it is now."""
