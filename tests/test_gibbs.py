@@ -9,6 +9,7 @@ import scipy.stats
 from chains import NUM_CHAINS, SIGMAS, assert_exact, run_chains
 
 import weighbridge as wb
+from weighbridge.kernels.blocks import draw_conditional
 from weighbridge.target import Rows, Subsampled, Target, Tempered, Total
 
 # A normal with unknown mean and variance: s2 ~ IG(a, b), mu | s2 ~ N(m, s2 / k).
@@ -295,3 +296,33 @@ def test_conditionals_see_the_weights_of_rows():
         target = Target(model, (Rows(values, weight),))
         state, _ = kernel.step(jax.random.key(0), kernel.init(jnp.zeros(1), target), target)
     assert float(state.position[0]) == 8.5
+
+
+def test_a_block_around_a_parameter_that_its_own_scale_moves():
+    """The value between keeps its value, and so the coordinates of what hangs on it are right."""
+
+    def scaled(loc, scale):
+        return dist.TransformedDistribution(
+            dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(loc, scale)
+        )
+
+    model = wb.Model(
+        {
+            "s": dist.HalfNormal(1.0),
+            "mu": lambda p: scaled(0.0, p["s"]),
+            "c": lambda p: scaled(p["mu"], 1.0),
+        },
+        lambda p, y: -((y - p["c"]) ** 2),
+    )
+    told = {"s": 0.3, "c": -1.5}
+    with jax.enable_x64(True):
+        position = jnp.array([0.7, 0.4, -0.2])
+        before = model.transform(position)[0]
+        target = Target(model, (Rows(np.zeros(2), np.ones(2)),))
+        moved, defined = draw_conditional(
+            lambda key, p: told, ("s", "c"), jax.random.key(0), position, target
+        )
+        after = model.transform(moved)[0]
+    assert bool(defined)
+    for name, value in (told | {"mu": float(before["mu"])}).items():
+        assert float(after[name]) == pytest.approx(value, rel=1e-9)

@@ -143,6 +143,25 @@ def test_a_likelihood_on_the_host_is_maximised_without_a_gradient():
     assert any("Nelder-Mead" in note for note in best.notes)
 
 
+def test_far_away_in_units_of_a_scale_is_no_edge():
+    """The mean in units of the standard deviation, eighty of them from 0."""
+    standard = dist.Normal(0.0, 1.0)
+    model = wb.Model(
+        {
+            "s": dist.HalfNormal(1.0),
+            "mu": lambda p: dist.TransformedDistribution(
+                standard, dist.transforms.AffineTransform(0.0, p["s"])
+            ),
+        },
+        lambda p, y: dist.Normal(p["mu"], p["s"]).log_prob(y),
+    )
+    rows = 40.0 + 0.5 * np.random.default_rng(0).normal(size=200)
+    best = wb.maximize(model, rows, "likelihood", **QUICK)
+    assert not any("edge" in note for note in best.notes)
+    assert best.parameters["mu"] == pytest.approx(rows.mean(), rel=1e-6)
+    assert best.std_errors["mu"] == pytest.approx(rows.std() / np.sqrt(200), rel=1e-3)
+
+
 def test_a_density_that_grows_to_the_edge_is_noted():
     model = wb.Model({"s": dist.Exponential(1.0)}, lambda p, y: 0.0 * y)
     best = wb.maximize(model, np.zeros(3), **QUICK)

@@ -37,6 +37,7 @@ COVARIANCE = jnp.array([[2.0, 0.5], [0.5, 1.0]])
 scaled = dist.TransformedDistribution(
     dist.Gamma(jnp.array([2.0, 4.0]), 1.0), [AffineTransform(0.0, 3.0), AffineTransform(1.0, 0.5)]
 )
+mirrored = dist.TransformedDistribution(dist.Normal(0.5, 1.0), AffineTransform(10.0, -2.0))
 
 # name: (distribution, shape, dimension)
 TABLE = {
@@ -69,6 +70,7 @@ TABLE = {
     "mixture": (mixture, (), 1),
     "scaled": (scaled, (2,), 2),
     "scaled to_event": (scaled.to_event(1), (2,), 2),
+    "mirrored": (mirrored.expand([2, 2]).to_event(1).to_event(1), (2, 2), 4),
     "ZeroSumNormal": (dist.ZeroSumNormal(1.0, (4,)), (4,), 3),
 }
 CURVED = {"Dirichlet", "Dirichlet batch", "LKJ", "LKJCholesky", "Wishart", "ZeroSumNormal"}
@@ -307,6 +309,19 @@ def test_a_prior_that_is_scaled_has_coordinates_free_of_the_scale():
         assert here == pytest.approx(there + 3 * np.log(s), rel=1e-10)
     with jax.enable_x64(True):
         positions = np.asarray(jax.vmap(free.flatten)(draws))
+    # Digits are not lost where the scale is nothing beside the shift.
+    tiny = Model(
+        {
+            "s": dist.LogUniform(1e-18, 1.0),
+            "x": lambda p: dist.TransformedDistribution(
+                dist.Normal(0.0, 1.0), AffineTransform(10.0, p["s"])
+            ),
+        },
+        no_data,
+    )
+    with jax.enable_x64(True):
+        low, high = (float(tiny.transform(jnp.array([-8.0, x]))[1]) for x in (0.0, 2.0))
+    assert low - high == pytest.approx(2.0, rel=1e-9)
     # Standard normals, whatever the scale: 6 sums at 5 standard errors.
     narrow = draws["s"] < np.median(draws["s"])
     for half in (positions[narrow, 1:], positions[~narrow, 1:]):

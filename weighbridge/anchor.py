@@ -173,9 +173,20 @@ class Anchored:
 
     def emptied(self) -> Anchored:
         """A term of no rows, of the same shapes."""
-        nothing = self.faded(0.0)
-        leader = nothing.leader and nothing.leader._replace(size=0)
-        return replace(nothing, size=0, leader=leader)
+
+        def nothing(sums: Sums) -> Sums:
+            zero: Sums = jax.tree_util.tree_map(jnp.zeros_like, sums)
+            return zero
+
+        leader = self.leader and Guide(nothing(self.leader.sums), 0, 0.0, 0.0)
+        return replace(
+            self,
+            sums=nothing(self.sums),
+            batch_sums=nothing(self.batch_sums),
+            size=0,
+            scale=0.0,
+            leader=leader,
+        )
 
     def span(self) -> Span:
         """The rows of the batch in use."""

@@ -139,7 +139,7 @@ def maximize(
     positions, optima = np.array([position for position, _ in ends])[order], optima[order]
     parameters = as_numpy(model, unravel_positions(model, positions[:1]))
     root = _information_root(problem, positions[0])
-    at_edge = _at_edge(positions[0], root, scale)
+    at_edge = _at_edge(model, positions[0], root, scale)
     errors = None
     if std_errors and root is not None and not at_edge:
         errors = _std_errors(model, root, positions[0])
@@ -242,12 +242,15 @@ def _information_root(problem: Problem, position: np.ndarray) -> np.ndarray | No
         return None
 
 
-def _at_edge(position: np.ndarray, root: np.ndarray | None, scale: np.ndarray) -> bool:
+def _at_edge(
+    model: Model, position: np.ndarray, root: np.ndarray | None, scale: np.ndarray
+) -> bool:
     """Whether the density stays level, or grows, towards the edge of the support."""
+    far = (np.abs(position) > EDGE) & model.bounded
     if root is None:
-        return bool(np.any(np.abs(position) > EDGE))
+        return bool(np.any(far))
     spread = np.sqrt(np.sum(np.linalg.inv(root) ** 2, axis=0))
-    return bool(np.any((np.abs(position) > EDGE) | (spread > LOOSE * scale)))
+    return bool(np.any(far | (spread > LOOSE * scale)))
 
 
 def _std_errors(model: Model, root: np.ndarray, position: np.ndarray) -> dict[str, np.ndarray]:

@@ -14,14 +14,13 @@ import numpyro.distributions as dist
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.numerics import double_precision
 from weighbridge.priors import (
+    Coordinates,
     Parameters,
     Site,
-    bijectors,
     clean_entry,
     clean_exchangeable,
     lay_out,
     leaf_layout,
-    unconstrained,
 )
 from weighbridge.program_text import describe
 
@@ -42,8 +41,8 @@ class Model:
 
     Args:
         prior: ordered mapping from a name to a NumPyro distribution, or to a function that
-            takes the parameters named before it and returns one. Where such a prior is a scaled
-            and shifted one, given as a ``TransformedDistribution`` with ``AffineTransform``, u has
+            takes the parameters named before it and returns one. Where a prior is a scaled and
+            shifted one, given as a ``TransformedDistribution`` with ``AffineTransform``, u has
             the coordinates from before: values that follow a scale are then free of its funnel.
         log_likelihood: ``f(parameters, row)``, a scalar, for ONE observation. The library
             vectorises it.
@@ -177,12 +176,9 @@ class Model:
         parameters: Parameters = {}
         log_density = jnp.zeros(())
         for site, prior in self._priors(parameters):
-            value = position[site.start : site.stop].reshape(site.unconstrained_shape)
-            for bijector in bijectors(prior):
-                before, value = value, bijector(value)
-                log_density += jnp.sum(bijector.log_abs_det_jacobian(before, value))
-            parameters[site.name] = value
-            log_density += jnp.sum(prior.log_prob(value))
+            own = position[site.start : site.stop].reshape(site.unconstrained_shape)
+            parameters[site.name], height = Coordinates.of(prior).value(own)
+            log_density += height
         # Far out, where a value underflows, NumPyro's InverseGamma has a density of +inf.
         return parameters, jnp.where(log_density == jnp.inf, -jnp.inf, log_density)
 
@@ -210,7 +206,7 @@ class Model:
         pieces = []
         for site, prior in self._priors(seen):
             seen[site.name] = parameters[site.name]
-            pieces.append(unconstrained(prior, seen[site.name]).reshape(-1))
+            pieces.append(Coordinates.of(prior).inverse(seen[site.name]).reshape(-1))
         return jnp.concatenate(pieces)
 
     def row_log_likelihoods(self, parameters: Parameters, values: PyTree) -> Array:
@@ -228,6 +224,23 @@ class Model:
                 'all the data at once, such as method="smc".'
             )
         return self.log_likelihood
+
+    @property
+    def bounded(self) -> np.ndarray:
+        """Which coordinates lead to an edge of the support when they go to infinity."""
+        found = np.zeros(self.dimension, bool)
+
+        def trace(position: Array) -> None:
+            parameters: Parameters = {}
+            for site, prior in self._priors(parameters):
+                coordinates = Coordinates.of(prior)
+                plain = isinstance(coordinates.bijector, dist.transforms.IdentityTransform)
+                found[site.start : site.stop] = not plain
+                own = position[site.start : site.stop].reshape(site.unconstrained_shape)
+                parameters[site.name] = coordinates.value(own)[0]
+
+        jax.eval_shape(trace, np.zeros(self.dimension))
+        return found
 
     def _in_order(self, parameters: Parameters) -> dict[str, np.ndarray]:
         # JAX sorts the keys of a dict; users get them in the order of the prior.

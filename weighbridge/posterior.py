@@ -18,7 +18,7 @@ from weighbridge.prediction import Function, Prediction, predict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = "weighbridge.posterior.1"
+SCHEMA = "weighbridge.posterior.2"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

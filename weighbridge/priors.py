@@ -26,32 +26,60 @@ class Site(NamedTuple):
     stop: int
 
 
-def bijectors(prior: Any) -> tuple[Any, ...]:
-    """What takes unconstrained coordinates to values, one after the other.
+class Coordinates(NamedTuple):
+    """How the values of a prior are laid out on R^D.
 
-    Those of a scaled and shifted distribution are the coordinates from before. Papaspiliopoulos,
-    Roberts & Skold (2007), Statistical Science 22:59-73.
-
-    >>> from numpyro.distributions.transforms import AffineTransform
-    >>> [type(b).__name__ for b in bijectors(dist.HalfNormal(1.0))]
-    ['ExpTransform']
-    >>> scaled = dist.TransformedDistribution(dist.Normal(0, 1), AffineTransform(0.0, 3.0))
-    >>> [type(b).__name__ for b in bijectors(scaled)]
-    ['IdentityTransform', 'AffineTransform']
+    Attributes:
+        base: the distribution whose unconstrained values the coordinates are.
+        bijector: from coordinates to values of the base.
+        transforms: from these to values of the prior; they are affine.
     """
-    inner = prior.base_dist if isinstance(prior, dist.Independent) else prior
-    if type(inner) is dist.TransformedDistribution and all(
-        isinstance(transform, dist.transforms.AffineTransform) for transform in inner.transforms
-    ):
-        return (dist.biject_to(inner.base_dist.support), *inner.transforms)
-    return (dist.biject_to(prior.support),)
 
+    base: Any
+    bijector: Any
+    transforms: tuple[Any, ...]
 
-def unconstrained(prior: Any, value: Array) -> Array:
-    """The coordinates of a value."""
-    for bijector in reversed(bijectors(prior)):
-        value = bijector.inv(value)
-    return value
+    @staticmethod
+    def of(prior: Any) -> Coordinates:
+        """Those of a scaled and shifted distribution are the coordinates from before.
+
+        Papaspiliopoulos, Roberts & Skold (2007), Statistical Science 22:59-73.
+
+        >>> Coordinates.of(dist.HalfNormal(1.0)).transforms
+        ()
+        >>> from numpyro.distributions.transforms import AffineTransform
+        >>> scaled = dist.TransformedDistribution(dist.Normal(0, 1), AffineTransform(0.0, 3.0))
+        >>> Coordinates.of(scaled).base
+        <numpyro.distributions.continuous.Normal object at ...>
+        """
+        inner = prior
+        while isinstance(inner, dist.Independent | dist.ExpandedDistribution):
+            inner = inner.base_dist
+        if type(inner) is dist.TransformedDistribution and all(
+            isinstance(transform, dist.transforms.AffineTransform) for transform in inner.transforms
+        ):
+            base = inner.base_dist
+            return Coordinates(base, dist.biject_to(base.support), tuple(inner.transforms))
+        return Coordinates(prior, dist.biject_to(prior.support), ())
+
+    def value(self, unconstrained: Array) -> tuple[Array, Array]:
+        """The value there, and the log density of the coordinates.
+
+        Scales cancel between the density of a scaled value and the Jacobian.
+        """
+        value = self.bijector(unconstrained)
+        log_density = jnp.sum(self.base.log_prob(value))
+        log_density += jnp.sum(self.bijector.log_abs_det_jacobian(unconstrained, value))
+        for transform in self.transforms:
+            value = transform(value)
+        return value, log_density
+
+    def inverse(self, value: Array) -> Array:
+        """The coordinates of a value."""
+        for transform in reversed(self.transforms):
+            value = transform.inv(value)
+        found: Array = self.bijector.inv(value)
+        return found
 
 
 def clean_entry(name: str, value: Any) -> Any:
@@ -86,7 +114,7 @@ def survives_flattening(prior: Any) -> bool:
     def use(key: Array) -> Array:
         rebuilt = _with_doubles(prior)
         value = rebuilt.sample(key)
-        unconstrained(rebuilt, value)
+        Coordinates.of(rebuilt).inverse(value)
         return jnp.sum(rebuilt.log_prob(value))
 
     with jax.enable_x64(True), contextlib.suppress(AttributeError, NotImplementedError, TypeError):
@@ -122,7 +150,7 @@ def _check_distribution(name: str, prior: Any) -> None:
             "parameter out of the log-likelihood, or compare one model for each of its values."
         )
     try:
-        bijectors(prior)
+        Coordinates.of(prior)
     except NotImplementedError:
         raise ModelError(
             f"The prior of {name!r} has the support {prior.support}, for which NumPyro has no "
@@ -166,7 +194,7 @@ def lay_out(entries: Mapping[str, Any]) -> tuple[Site, ...]:
                 prior = _call_entry(name, entry, parameters)
                 _check_distribution(name, prior)
             value = prior.sample(key)
-            shape = unconstrained(prior, value).shape
+            shape = Coordinates.of(prior).inverse(value).shape
             parameters[name] = value
             stop = start + int(np.prod(shape, dtype=int))
             sites.append(Site(name, value.shape, shape, start, stop))

@@ -35,8 +35,8 @@ FIRST_BATCH, SMALLEST_BATCH = 256, 64
 MARGIN = 1.3
 # A batch of so many of all rows is all of them.
 NEARLY_ALL = 0.6
-# Variance that the log density may have by the rows that lead the moves. It enters nothing but the
-# share of moves that are accepted, of which it takes a sixth at most.
+# Variance that a term of the log density may have by the rows that lead the moves. It enters
+# nothing but the share of moves that are accepted, of which that of two terms takes a quarter.
 GUIDE_NOISE = 0.1
 # Particles have left an anchor when noise is this many times what it was, or what is allowed.
 LEFT = 2.0
@@ -210,6 +210,7 @@ class Terms:
         largest: the most rows of a batch.
         exact_rows: rows of which a term can always have all.
         noise: variance that a batch must not exceed.
+        guided: whether moves follow a guide.
     """
 
     model: Model
@@ -218,6 +219,7 @@ class Terms:
     largest: int
     exact_rows: int
     noise: float
+    guided: bool = True
 
     @property
     def most_rows(self) -> int:
@@ -245,7 +247,7 @@ class Terms:
         everywhere: Rows = jax.tree_util.tree_map(
             lambda leaf: np.broadcast_to(leaf, (self.num_islands, *leaf.shape)), rows
         )
-        leader = Guide(none, len(weight), 1.0, 0.0) if self.num_batches == 1 else None
+        leader = Guide(none, len(weight), 1.0, 0.0) if self.guided else None
         origin = np.zeros_like(zero.gradient)
         return Anchored(origin, zero, everywhere, none, len(weight), 1.0, leader=leader)
 
@@ -259,7 +261,9 @@ class Terms:
     ) -> Estimate:
         """All of some rows, with a guide at an anchor."""
         gather, num_rows = source
-        if self.num_batches > 1:  # kernels that change the batch have no use for a guide
+        # Where a row is impossible at the anchor, or has no curvature there, no polynomial helps.
+        known = all(np.all(np.isfinite(leaf)) for leaf in jax.tree_util.tree_leaves(sums))
+        if not (self.guided and known):
             return self.without_anchor(*gather(np.arange(num_rows)))
         drawn = self._drawn(generators, anchor, sums, gather, num_rows, num_rows, num_rows)
         return self._estimate(drawn, probes, NOISELESS, num_rows)
@@ -308,16 +312,18 @@ class Terms:
                 return self._estimate(term, probes, noise, wanted, floor)
             size = max(wanted, size + SPAN_BLOCK)
 
-    def has_left(self, estimate: Estimate, probes: np.ndarray, *, absolute: bool) -> bool:
-        """Whether particles have moved so far that an estimate does not serve them any more."""
+    def watch(
+        self, estimate: Estimate, probes: np.ndarray, *, absolute: bool
+    ) -> tuple[Noise, bool]:
+        """The noise of an estimate where particles are now, and whether it serves them no more."""
         groups, before = estimate.groups, estimate.noise
-        led = groups.leader is not None and groups.leader.size < groups.size
-        if led and not self._measure(groups.guide(), probes).relative <= LEFT * GUIDE_NOISE:
-            return True
+        led = groups.leader is not None and int(groups.leader.size) < int(groups.size)
+        left = led and not self._measure(groups.guide(), probes).relative <= LEFT * GUIDE_NOISE
         if before is NOISELESS:
-            return False
+            return NOISELESS, left
+        now = self._measure(groups, probes)
         allowed = LEFT * max(self.noise, before.that_matters(absolute))
-        return not self._measure(groups, probes).that_matters(absolute) <= allowed
+        return now, left or not now.that_matters(absolute) <= allowed
 
     def _estimate(
         self,
@@ -328,7 +334,7 @@ class Terms:
         floor: Noise = NOISELESS,
     ) -> Estimate:
         """With a guide, and for the islands that there are."""
-        if self.num_batches == 1:
+        if self.guided:
             groups = self._guided(groups, probes)
 
         def few(leaves: Any) -> Any:
@@ -348,6 +354,8 @@ class Terms:
             leader = Guide(own, size, num_rows / size, 0.0)
             noises, _ = self._noises(replace(term, leader=leader).guide(), probes)
             noise = float(np.mean(noises))
+            if not math.isfinite(noise):
+                break
             if noise <= GUIDE_NOISE:
                 # A few particles far away have most of the noise; what is typical is accepted.
                 return replace(term, leader=leader._replace(noise=float(np.median(noises))))
@@ -381,10 +389,11 @@ class Terms:
     def _noises(self, term: Anchored, probes: np.ndarray) -> tuple[np.ndarray, float]:
         """Relative noise at every probe, and the common one."""
         values = np.asarray(_values(self.model, replace(term, leader=None), probes))
-        apart = values - values.mean(axis=0)
-        centre = apart.mean(axis=1, keepdims=True)
         freedom = len(values) - 1
-        relative = np.sum((apart - centre) ** 2, axis=0) / freedom
+        with np.errstate(invalid="ignore"):  # where rows are impossible, noise is not a number
+            apart = values - values.mean(axis=0)
+            centre = apart.mean(axis=1, keepdims=True)
+            relative = np.sum((apart - centre) ** 2, axis=0) / freedom
         return relative, float(np.sum(centre**2)) / freedom
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import jax
@@ -10,7 +11,13 @@ import numpy as np
 
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Guide, Led, Sums, sums_at
 from weighbridge.base import Array
-from weighbridge.estimators.anchoring import GUIDE_NOISE, NUM_PROBES, SMALLEST_BATCH, wanted_rows
+from weighbridge.estimators.anchoring import (
+    GUIDE_NOISE,
+    NEARLY_ALL,
+    NUM_PROBES,
+    SMALLEST_BATCH,
+    wanted_rows,
+)
 from weighbridge.estimators.anneal import Cloud, Path, StepInfo, shares
 from weighbridge.model import Model
 from weighbridge.numerics import jit
@@ -18,8 +25,8 @@ from weighbridge.target import Rows, Span
 
 # Rows times coordinates from which on a guide pays for its compilation.
 LED_FROM = 20_000
-# Groups of rows from whose differences a guide's noise is measured: at most, and at least.
-NUM_GROUPS, LEAST_GROUPS = 8, 3
+# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
+NORMAL = 1.4826
 # By how much the power may grow in the step that the guide is for.
 GROWTH = 2.0
 # Below this noise a guide is as good as the target anywhere near.
@@ -29,8 +36,9 @@ QUIET = 1e-3
 class Lead:
     """The term of all rows, and as many of them in the lead as the particles need.
 
-    The guide is set up around the particles' centre after every step. It changes no target, so
-    that it may be chosen by the particles that it moves.
+    The guide is set up around the particles' centre after every step, and what it differs by from
+    the target is measured at some of them. It changes no target; that it is chosen by particles of
+    all islands, among them those that it moves, ties them no more than the schedule does.
 
     Args:
         model: whose rows they are.
@@ -84,26 +92,23 @@ class Lead:
         places = (np.arange(NUM_PROBES) + 0.5) / NUM_PROBES
         chosen = np.minimum(np.searchsorted(np.cumsum(share), places), len(share) - 1)
         sums = _sums(self.model, anchor, self.unled.rows, 0, self.num_rows)
+        probes = position[chosen]
+        heights = np.asarray(_heights(self.model, self.unled.rows, probes, self.num_rows))
         allowed, size = GUIDE_NOISE / min(GROWTH * self.power, 1.0) ** 2, SMALLEST_BATCH
-        while size * LEAST_GROUPS <= self.num_rows:
-            own, noises = self._measure(anchor, sums, position[chosen], size)
-            if np.mean(noises) <= allowed:
-                guide = Guide(own, size, self.num_rows / size, float(np.median(noises)))
+        while size < NEARLY_ALL * self.num_rows:
+            own, beyond = _front(self.model, anchor, self.unled.rows, probes, size)
+            guessed = np.asarray(_polynomials(sums, probes - anchor))
+            apart = guessed + self.num_rows / size * np.asarray(beyond) - heights
+            noise = float(np.var(apart, ddof=1))
+            if not math.isfinite(noise):
+                return
+            if noise <= allowed:
+                # A few particles far away have most of the noise; what is typical is accepted.
+                typical = NORMAL * float(np.median(np.abs(apart - np.median(apart))))
+                guide = Guide(own, size, self.num_rows / size, typical**2)
                 self.term = Led(self.unled.rows, self.num_rows, anchor, sums, guide)
                 return
-            size = max(wanted_rows(size, float(np.mean(noises)), self.num_rows, allowed), 2 * size)
-
-    def _measure(
-        self, anchor: np.ndarray, sums: Sums, probes: np.ndarray, size: int
-    ) -> tuple[Sums, np.ndarray]:
-        """The sums of the first rows, and the noise of so many at every probe."""
-        num_groups = min(NUM_GROUPS, self.num_rows // size)
-        own, beyond = _groups(self.model, anchor, self.unled.rows, probes, size, num_groups)
-        values = self.num_rows / size * np.asarray(beyond)[:num_groups]
-        apart = values - values.mean(axis=1, keepdims=True)
-        noises = np.var(apart, axis=0, ddof=1) * (1 - size / self.num_rows)
-        first: Sums = jax.tree_util.tree_map(lambda leaf: leaf[0], own)
-        return first, noises
+            size = max(wanted_rows(size, noise, self.num_rows, allowed), 2 * size)
 
 
 @jit
@@ -112,20 +117,27 @@ def _sums(model: Model, position: Array, rows: Rows, start: Array, stop: Array) 
 
 
 @jit
-def _groups(
-    model: Model, anchor: Array, rows: Rows, probes: Array, size: Array, num_groups: Array
+def _heights(model: Model, rows: Rows, probes: Array, stop: Array) -> Array:
+    """Log-likelihood of all rows at the probes."""
+    return _at_probes(model, Span(rows, 0, stop), probes)
+
+
+@jit
+def _front(
+    model: Model, anchor: Array, rows: Rows, probes: Array, size: Array
 ) -> tuple[Sums, Array]:
-    """Of each group of rows its sums, and what these leave of it at the probes."""
+    """The sums of the first rows, and what these leave of them at the probes."""
+    span = Span(rows, 0, size)
+    own = sums_at(model, anchor, span)
+    return own, _at_probes(model, span, probes) - jax.vmap(own.at)(probes - anchor)
 
-    def group(number: Array) -> tuple[Sums, Array]:
-        inside = jnp.where(number < num_groups, size, 0)
-        span = Span(rows, number * size, number * size + inside)
-        own = sums_at(model, anchor, span)
 
-        def beyond(u: Array) -> Array:
-            return span(model, u, model.transform(u)[0]) - own.at(u - anchor)
+def _at_probes(model: Model, span: Span, probes: Array) -> Array:
+    found: Array = jax.vmap(lambda u: span(model, u, model.transform(u)[0]))(probes)
+    return found
 
-        return own, jax.vmap(beyond)(probes)
 
-    found: tuple[Sums, Array] = jax.lax.map(group, jnp.arange(NUM_GROUPS))
+@jit
+def _polynomials(sums: Sums, offsets: Array) -> Array:
+    found: Array = jax.vmap(sums.at)(offsets)
     return found

@@ -102,6 +102,7 @@ class Stage(NamedTuple):
         labels: what labelling the particles have, if any.
         fade: what the rows before count.
         noise: the largest so far of the past, and of the chunk.
+        heat: what the noise of the past may have added to log Z so far, in nats.
     """
 
     path: Path
@@ -113,6 +114,18 @@ class Stage(NamedTuple):
     labels: Labels
     fade: float = 1.0
     noise: tuple[float, float] = (0.0, 0.0)
+    heat: float = 0.0
+
+    def after(self, step: StepInfo, past: float, chunk: float) -> Stage:
+        r"""With what a step has made of its noise.
+
+        Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance
+        of its log. That changes the mean of a step's weights, of relative spread c, by at most
+        about s^2 c / 2.
+        """
+        spread = float(np.max(step.increment) * np.sqrt(np.mean(step.variance)))
+        noise = (max(self.noise[0], past), max(self.noise[1], chunk))
+        return self._replace(noise=noise, heat=self.heat + 0.5 * past * spread)
 
     def faded(self, fade: float) -> Stage:
         """Where all rows before count less, if they do."""
@@ -146,6 +159,7 @@ class SGAISRun(StreamedRun):
             largest=max(method.batch_size // num_batches, 1),
             exact_rows=EXACT_ROWS,
             noise=method.noise,
+            guided=kernel is None,
         )
         self.mover = AdaptiveHMC(
             decorrelated=DECORRELATED,
@@ -242,8 +256,10 @@ class SGAISRun(StreamedRun):
         noise = (past.noise.relative + past.floor.relative, sum(chunk.noise))
         return Stage(path, cloud, anchor, sums, past, chunk, labels, noise=noise)
 
-    def _followed(self, stage: Stage, cloud: Cloud, block: Block) -> Stage:
-        """The stage with its anchor among the particles, where they have left it.
+    def _followed(
+        self, stage: Stage, cloud: Cloud, block: Block, step: StepInfo, *, last: bool
+    ) -> Stage:
+        """The stage after a step, with its anchor among the particles, where they have left it.
 
         A chunk that says other things than all before takes them far away, and mini-batches that
         were quiet around the anchor are not there.
@@ -252,16 +268,16 @@ class SGAISRun(StreamedRun):
         if anchor is None or past is None:
             return stage
         probes = self._probes(cloud)
-        if not (
-            self.terms.has_left(past, probes, absolute=False)
-            or self.terms.has_left(stage.chunk, probes, absolute=True)
-        ):
+        now, past_left = self.terms.watch(past, probes, absolute=False)
+        chunk_now, chunk_left = self.terms.watch(stage.chunk, probes, absolute=True)
+        stage = stage.after(step, now.relative + past.floor.relative, sum(chunk_now))
+        if last or not (past_left or chunk_left):
             return stage
         anchor = set_anchor(self.model, self._centre(cloud), self.rows, self.anchor or anchor)
         past = self._past_at(anchor, probes)
         found = self._around(anchor, past, stage.cloud, stage.labels, block, probes)
         noise = (max(stage.noise[0], found.noise[0]), max(stage.noise[1], found.noise[1]))
-        return found.faded(stage.fade)._replace(noise=noise)
+        return found.faded(stage.fade)._replace(noise=noise, heat=stage.heat)
 
     def _estimated_past(self, cloud: Cloud, probes: np.ndarray) -> tuple[Anchor, Estimate]:
         """The anchor, moved to the particles' centre if it is time, and what it makes of the past.
@@ -347,11 +363,18 @@ class SGAISRun(StreamedRun):
             past, chunk = 1.0 + self.num_observations, seen - self.num_observations
             mover = Repeat(kernel, REPEATED_MOVES, rows_past=past, rows_chunk=chunk)
 
+        power = 0.0
+
         def between(cloud: Cloud, step: StepInfo) -> Cloud:
-            nonlocal stage
+            nonlocal stage, power
+            power += float(np.max(step.increment))
             cloud = stage.labels.follow(cloud, step)
-            if np.any(step.resampled) and np.any(np.isfinite(step.log_evidence)):
-                stage = self._followed(stage, cloud, block)
+            if not np.any(np.isfinite(step.log_evidence)):
+                return cloud
+            if kernel is not None or np.any(step.resampled):
+                stage = self._followed(stage, cloud, block, step, last=power > 1 - 1e-12)
+            else:
+                stage = stage.after(step, *stage.noise)
             return cloud
 
         outcome = anneal(
@@ -378,7 +401,8 @@ class SGAISRun(StreamedRun):
         if stage.chunk.noise is not NOISELESS:
             self.batch_rows[CHUNK] = min(stage.chunk.wanted, self.terms.largest)
         self.largest_noise = max(self.largest_noise, stage.noise[0])
-        self.noise_bias += _bias(stage, outcome)
+        # A noisy chunk adds half of its variance to the log of the mean weight.
+        self.noise_bias += stage.heat + 0.5 * stage.noise[1]
 
     # --- what it comes to --------------------------------------------------------------------
 
@@ -465,7 +489,7 @@ class SGAISRun(StreamedRun):
                 "batch_rows": self.batch_rows[PAST],
                 "anchor_order": self._order(),
                 **self._memory(),
-                "anchor_error": self.anchor.std_error if self.anchor else 0.0,
+                "anchor_error": self._anchor_error(self.anchor, self.cloud),
             },
         )
 
@@ -527,6 +551,8 @@ class SGAISRun(StreamedRun):
                     lambda leaf: np.zeros((NUM_REPLICATES, *leaf.shape)), zero
                 )
                 _require_like(many, errors, "what the anchor may be off by")
+                if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree_util.tree_leaves(errors)):
+                    raise ValueError("what the anchor may be off by is not finite")
             seen = int(plain["anchor_rows"])
             self.anchor = Anchor(arrays["anchor/position"], sums, seen, errors)
         past, chunk = plain["batch_rows"]
@@ -536,18 +562,6 @@ class SGAISRun(StreamedRun):
         self.noise_bias = float(plain["noise_bias"])
         self.largest_noise = float(plain["largest_noise"])
         self.labelled = bool(plain["labelled"])
-
-
-def _bias(stage: Stage, outcome: Annealed) -> float:
-    r"""What the noise of mini-batches may add to log Z in one stage, in nats.
-
-    Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance of
-    its log. That changes the mean of a step's weights, of relative spread c, by at most about
-    s^2 c / 2. A noisy chunk adds half of its variance to the log of the mean weight.
-    """
-    spread = sum(float(s.increment * np.sqrt(np.mean(s.variance))) for s in outcome.steps)
-    past, chunk = stage.noise
-    return 0.5 * past * spread + 0.5 * chunk
 
 
 def _require_like(wanted: Any, found: Any, what: str) -> None:

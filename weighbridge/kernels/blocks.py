@@ -113,6 +113,8 @@ def draw_conditional(
         kept = jnp.all(_near(again[site.name], parameters[site.name], SAME, 0.0))
         stay = slice(site.start, site.stop)
         moved = moved.at[stay].set(jnp.where(kept, position[stay], flat[stay]))
+    # A value may hang on one whose coordinates have only now been set.
+    again, _ = model.transform(moved)
     defined = jnp.all(jnp.isfinite(moved))
     for name in names:
         defined &= jnp.all(_near(again[name], values[name], INSIDE, INSIDE))

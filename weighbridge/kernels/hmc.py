@@ -16,7 +16,7 @@ from weighbridge.pytrees import register_dataclass
 
 
 class HMCState(NamedTuple):
-    """Position, and the log density and its gradient there."""
+    """Position, and the log density and its gradient there, or that of a guide."""
 
     position: Array
     log_density: Array
