@@ -94,6 +94,11 @@ def estimate(terms, size=64, num_rows=NUM_ROWS, absolute=True, seed=0, source=No
     return terms.estimated(generators, POSITION, sums, source, probes, size, absolute=absolute)
 
 
+def error_of(anchor):
+    """Of the log-likelihood where the anchor stands."""
+    return anchor.std_error(anchor.position[None], np.ones(1))
+
+
 def exact_sums_of(num_rows):
     inside = np.where(np.arange(NUM_ROWS) < num_rows, WEIGHT, 0.0)
     return Sums(*map(np.asarray, full(POSITION, inside)))
@@ -149,7 +154,7 @@ def test_an_anchor_is_exact_where_all_rows_are_kept():
     for before in (None, stale):
         anchor = set_anchor(MODEL, POSITION, kept(NUM_ROWS), before)
         np.testing.assert_array_equal(anchor.position, POSITION)
-        assert (anchor.errors, anchor.std_error, anchor.num_rows) == (None, 0.0, NUM_ROWS)
+        assert (anchor.errors, error_of(anchor), anchor.num_rows) == (None, 0.0, NUM_ROWS)
         for mine, its in zip(anchor.sums, exact_anchor(POSITION)):
             np.testing.assert_allclose(mine, its, rtol=1e-10, atol=1e-9)
 
@@ -168,7 +173,7 @@ def test_an_anchor_carried_over_is_right_within_its_error(short_blocks):
     exact, taylor = exact_anchor(there), before.sums.moved(offset)
     found = [set_anchor(MODEL, there, kept(1216, seed), before) for seed in range(24)]
     errors = np.array([float(anchor.sums.value - exact.value) for anchor in found])
-    z = errors / np.array([anchor.std_error for anchor in found])
+    z = errors / np.array([error_of(anchor) for anchor in found])
     # Variances of 19 blocks: a Student-t of 18 degrees.
     assert np.abs(z).max() < SIGMAS
     assert 0.6 < np.sqrt(np.mean(z**2)) < 1.5
@@ -191,8 +196,8 @@ def test_the_error_of_an_anchor_adds_up_and_scales(short_blocks):
     offset = np.array([0.02, -0.02, 0.01, 0.02])
     once = move(offset)
     # The residual is of third order.
-    assert once.std_error / move(0.5 * offset).std_error == pytest.approx(8, rel=0.1)
-    assert move(0.0 * offset).std_error == pytest.approx(0.0, abs=1e-9)
+    assert error_of(once) / error_of(move(0.5 * offset)) == pytest.approx(8, rel=0.1)
+    assert error_of(move(0.0 * offset)) == pytest.approx(0.0, abs=1e-9)
     # In two moves by the same rows errors are what they are in one.
     twice = move(3 * offset, move(offset))
     straight = move(3 * offset)
@@ -211,15 +216,17 @@ def test_errors_of_an_anchor_are_those_of_the_density_around_it(short_blocks):
     for place in beyond:
         apart = place - there
         errors = [float(anchor.sums.at(apart) - exact.at(apart)) for anchor in found]
-        stated = [np.sqrt(np.mean(anchor.deviations(place[None], alone) ** 2)) for anchor in found]
+        stated = [anchor.std_error(place[None], alone) for anchor in found]
         z = np.array(errors) / stated
         assert np.abs(z).max() < SIGMAS
         assert 0.6 < np.sqrt(np.mean(z**2)) < 1.5
     # Of several particles the mean of what they are multiplied by counts, by their shares.
     anchor, share = found[0], np.array([0.5, 0.5, 0.0])
-    each = np.stack([anchor.deviations(place[None], alone) for place in beyond])
-    expected = np.log(0.5 * np.exp(each[0]) + 0.5 * np.exp(each[1]))
-    np.testing.assert_allclose(anchor.deviations(beyond, share), expected, rtol=1e-9, atol=1e-12)
+    heights = np.array(
+        [[Sums(*error).at(place - there) for place in beyond] for error in zip(*anchor.errors)]
+    )
+    expected = np.log(0.5 * np.exp(heights[:, 0]) + 0.5 * np.exp(heights[:, 1]))
+    assert anchor.std_error(beyond, share) == pytest.approx(np.sqrt(np.mean(expected**2)), rel=1e-9)
 
 
 @pytest.mark.parametrize("capacity", [16, 500, 2000])
@@ -230,7 +237,7 @@ def test_the_error_of_an_anchor_is_known_with_any_reservoir(capacity):
     (left,) = np.asarray(residuals(POSITION, (POSITION + offset)[None]))
     exact = NUM_ROWS**2 * (1 / capacity - 1 / NUM_ROWS) * np.var(left)
     # Of eight blocks the standard deviation is known to a quarter of itself.
-    assert 0.25 < anchor.std_error / np.sqrt(exact) < 2.5
+    assert 0.25 < error_of(anchor) / np.sqrt(exact) < 2.5
 
 
 # --- terms ---------------------------------------------------------------------------------------

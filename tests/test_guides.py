@@ -2,6 +2,7 @@
 
 import math
 import types
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 from scipy.special import logsumexp
 
 import weighbridge as wb
+from weighbridge.estimators import leading
 from weighbridge.estimators.anchoring import (
     GUIDE_NOISE,
     NOISELESS,
@@ -330,9 +332,9 @@ def test_sums_that_are_not_finite_have_no_anchor_and_no_guide():
 # --- data that are in memory ---------------------------------------------------------------------
 
 
-def one_step(increment):
+def at_power(power):
     """All that a lead asks of a step."""
-    return types.SimpleNamespace(increment=np.array([increment]))
+    return types.SimpleNamespace(power=np.array(power))
 
 
 def cloud_at(place, spread, num_islands=2, num_particles=32):
@@ -341,10 +343,20 @@ def cloud_at(place, spread, num_islands=2, num_particles=32):
     return Cloud(position, np.zeros(shape[:2]), np.zeros(shape[:2], int))
 
 
+def lead_of(model, term):
+    """Also where it would not pay."""
+    with mock.patch.object(leading, "LED_FROM", 0):
+        return Lead(model, term, seed=0, possible=True)
+
+
 def make_lead(num_rows=1000):
     term, count = likelihood_term(MODEL, *gather(np.arange(num_rows)))
     assert count == num_rows
-    return Lead(MODEL, term, seed=0)
+    return lead_of(MODEL, term)
+
+
+def heights_at(model, term, positions):
+    return np.asarray(jax.vmap(lambda u: term(model, u, model.transform(u)[0]))(positions))
 
 
 def alone(term, position):
@@ -356,7 +368,7 @@ def test_a_lead_follows_the_particles_and_changes_no_target():
     height = np.sum(-2.0 * np.log1p((ROWS["y"][:1000] - position) ** 2 / 3.0))
     for term in (lead.unled, lead.unled.guide()):
         assert alone(term, position) == pytest.approx(height, rel=1e-12)
-    lead.follow(cloud_at(ANCHOR, 0.04), one_step(0.3))
+    lead.follow(cloud_at(ANCHOR, 0.04), at_power(0.3))
     led = lead.term
     assert led is not lead.unled
     assert alone(led, position) == pytest.approx(height, rel=1e-12)
@@ -370,12 +382,12 @@ def test_a_lead_follows_the_particles_and_changes_no_target():
     assert np.any(order != ROWS["y"][:1000])
     # A power that is small bears more noise; one that is large, or particles far apart, less.
     early = make_lead()
-    early.follow(cloud_at(ANCHOR, 0.5), one_step(1e-3))
+    early.follow(cloud_at(ANCHOR, 0.5), at_power(1e-3))
     assert early.term.leader.size < 1000
-    lead.follow(cloud_at(ANCHOR, 0.5), one_step(0.7))
+    lead.follow(cloud_at(ANCHOR, 0.5), at_power(1.0))
     assert lead.term is lead.unled
     lead.follow(
-        cloud_at(ANCHOR, 0.04)._replace(log_weight=np.full((2, 32), -np.inf)), one_step(0.0)
+        cloud_at(ANCHOR, 0.04)._replace(log_weight=np.full((2, 32), -np.inf)), at_power(1.0)
     )
     assert lead.term is lead.unled
 
@@ -393,16 +405,12 @@ def test_the_noise_of_a_lead_is_what_it_differs_by():
     )
     for rare in (0.0, 1.0):
         values = {"y": ROWS["y"], "rare": np.where(np.arange(NUM_ROWS) < 4, rare, 0.0)}
-        lead = Lead(model, likelihood_term(model, values, np.ones(NUM_ROWS))[0], seed=0)
-        lead.follow(cloud, one_step(0.05))
+        lead = lead_of(model, likelihood_term(model, values, np.ones(NUM_ROWS))[0])
+        lead.follow(cloud, at_power(0.05))
         led = lead.term
-
-        guide = led.guide()
-        apart = [
-            np.asarray(jax.vmap(lambda u: term(model, u, model.transform(u)[0]))(particles))  # noqa: B023
-            for term in (led, guide)
-        ]
-        actual = np.var(apart[1] - apart[0])
+        actual = np.var(
+            heights_at(model, led.guide(), particles) - heights_at(model, led, particles)
+        )
         assert led.leader.size < NUM_ROWS or rare
         # 32 of 1,024 particles: a variance to a quarter of itself.
         assert actual < 3 * GUIDE_NOISE / 0.1**2
@@ -430,7 +438,7 @@ def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
 
     def follow(self, *args, original=Lead.follow):
         original(self, *args)
-        chosen.append(self.term.leader.size / self.num_rows)
+        chosen.append(self.term.leader.size / self.term.stop)
 
     monkeypatch.setattr(Lead, "follow", follow)
     data = wb.zoo.linear.simulate(7000, num_features=2, seed=3)
@@ -468,4 +476,11 @@ def test_few_rows_have_no_lead():
     assert not Lead.pays(MODEL, small)
     wide = wb.Model({"a": dist.Normal(0.0, 1.0).expand([5]).to_event(1)}, lambda p, row: 0.0)
     assert Lead.pays(wide, large)
-    assert not Lead.pays(wide, Rows(*gather(np.arange(8))))
+    assert Lead(wide, large, 0, possible=True).term is not None
+    # Where moves follow no guide, or there are no rows, the term stays what it is.
+    rows = Rows(*gather(np.arange(8)))
+    for term, possible in ((large, False), (rows, True)):
+        lead = Lead(wide, term, 0, possible=possible)
+        lead.follow(cloud_at(ANCHOR, 0.04), at_power(1.0))
+        assert lead.path().chunk is term
+        assert lead.path_beyond().chunk is term

@@ -86,6 +86,33 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
     return sums
 
 
+@dataclass(frozen=True)
+class Front(ExactTerm):
+    """What the polynomial of all rows and the residual of some of them tell of all.
+
+    It lives only while it is traced: the numbers of a pytree are with ``Anchored`` and ``Led``.
+
+    Args:
+        span: the rows whose residual counts.
+        anchor: what the sums are around.
+        sums: L, G and H of all rows.
+        own: those of the span.
+        scale: how often the residual counts.
+    """
+
+    span: Span
+    anchor: Array | np.ndarray
+    sums: Sums
+    own: Sums
+    scale: Array | float
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """The estimate at a position."""
+        offset = position - self.anchor
+        beyond = self.span(model, position, parameters) - self.own.at(offset)
+        return self.sums.at(offset) + self.scale * beyond
+
+
 class Guide(NamedTuple):
     """The first rows of a batch, where they are enough to lead moves.
 
@@ -141,8 +168,10 @@ class Anchored:
     @property
     def axes(self) -> Any:
         """Islands have their own rows, and the same numbers of them."""
-        leader = None if self.leader is None else Guide(0, None, None, None)  # type: ignore[arg-type]
-        return Anchored(None, None, 0, 0, None, None, None, leader)  # type: ignore[arg-type]
+        of_leader: Any = (0, None, None, None)
+        leader = None if self.leader is None else Guide(*of_leader)
+        parts: Any = (None, None, 0, 0, None, None, None, leader)
+        return Anchored(*parts)
 
     def guide(self) -> Anchored:
         """The same term on fewer rows."""
@@ -157,10 +186,9 @@ class Anchored:
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The estimate at a position."""
-        offset = position - self.anchor
         own: Sums = jax.tree_util.tree_map(lambda leaf: leaf[self.batch], self.batch_sums)
-        beyond = self.span()(model, position, parameters) - own.at(offset)
-        return self.sums.at(offset) + self.scale * beyond
+        estimate = Front(self.span(), self.anchor, self.sums, own, self.scale)
+        return estimate(model, position, parameters)
 
     def faded(self, factor: float) -> Anchored:
         """The term where every row counts so many times."""
@@ -254,27 +282,11 @@ class Led(ExactTerm):
         """The sum over all rows."""
         return Span(self.rows, 0, self.stop)(model, position, parameters)
 
-    def guide(self) -> Front:  # type: ignore[override]
+    def guide(self) -> Front:
         """What the first rows tell."""
-        return Front(self.rows, self.anchor, self.sums, self.leader)
+        own, size, scale, _ = self.leader
+        return Front(Span(self.rows, 0, size), self.anchor, self.sums, own, scale)
 
-    def guide_noise(self) -> Array | float:  # type: ignore[override]
+    def guide_noise(self) -> Array | float:
         """As it was measured."""
         return self.leader.noise
-
-
-@dataclass(frozen=True)
-class Front(ExactTerm):
-    """The guide of ``Led``, which lives only while its gradient is traced."""
-
-    rows: Rows
-    anchor: Array | np.ndarray
-    sums: Sums
-    leader: Guide
-
-    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
-        """The estimate at a position."""
-        offset = position - self.anchor
-        own, size, scale, _ = self.leader
-        beyond = Span(self.rows, 0, size)(model, position, parameters) - own.at(offset)
-        return self.sums.at(offset) + scale * beyond

@@ -16,6 +16,9 @@ from weighbridge.base import MethodError
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
+MEDIAN_TO_DEVIATION = 1.4826
+
 
 def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Run a function in double precision, whatever the user's global setting is.

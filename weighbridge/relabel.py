@@ -19,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 from weighbridge.base import Array
 from weighbridge.model import Model, unravel_positions
+from weighbridge.numerics import MEDIAN_TO_DEVIATION
 from weighbridge.pytrees import register_dataclass
 
 MAX_ROUNDS = 5
@@ -26,8 +27,6 @@ MAX_ROUNDS = 5
 LEAST_SPREAD = 0.02
 # The relative error that permuted parameters may have after the way back.
 EXACT_BACK = 1e-6
-# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
-NORMAL = 1.4826
 # Squared distances are clipped: particles of a wide prior may lie as far away as numbers go.
 FARTHEST = 1e6
 # Labels can be told apart where swapping two of them costs more than the first of these to all but
@@ -192,7 +191,7 @@ def log_num_labellings(model: Model) -> float:
 
 def _spread(values: np.ndarray, axis: int | tuple[int, int]) -> np.ndarray:
     away = np.abs(values - np.median(values, axis=axis))
-    return np.asarray(NORMAL * np.median(away, axis=axis))
+    return np.asarray(MEDIAN_TO_DEVIATION * np.median(away, axis=axis))
 
 
 def _in_order(order: np.ndarray) -> np.ndarray:

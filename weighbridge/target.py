@@ -62,11 +62,11 @@ class Term(Protocol):
 class OwnGuide:
     """What terms have in common whose own gradient leads the moves."""
 
-    def guide(self) -> Self:
+    def guide(self) -> Term:
         """The term itself."""
-        return self
+        return cast(Term, self)
 
-    def guide_noise(self) -> float:
+    def guide_noise(self) -> Array | float:
         """There is no difference."""
         return 0.0
 

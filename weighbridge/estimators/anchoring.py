@@ -63,29 +63,23 @@ class Anchor(NamedTuple):
     num_rows: int
     errors: Sums | None = None
 
-    def deviations(self, positions: np.ndarray, share: np.ndarray) -> np.ndarray:
-        r"""What the errors, one after the other, add to the log of an integral.
+    def std_error(self, positions: np.ndarray, share: np.ndarray) -> float:
+        r"""Of the log of an integral over particles whose shares W add up to 1.
+
+        The root of the mean square, over the errors E, of
 
         .. math:: \log \sum_i W_i e^{E(\theta_i)}
-
-        over particles whose shares W add up to 1.
         """
         if self.errors is None:
-            return np.zeros(NUM_REPLICATES)
+            return 0.0
         used = share > 0
         offsets, log_share = positions[used] - self.position, np.log(share[used])
         value, gradient, curvature = self.errors
         height = np.asarray(value)[:, None] + np.asarray(gradient) @ offsets.T
         if curvature is not None:
             height += 0.5 * np.sum(offsets @ np.asarray(curvature) * offsets, axis=-1)
-        return np.asarray(np.logaddexp.reduce(height + log_share, axis=1))
-
-    @property
-    def std_error(self) -> float:
-        """Of L."""
-        if self.errors is None:
-            return 0.0
-        return math.sqrt(np.mean(np.square(self.errors.value)))
+        added = np.logaddexp.reduce(height + log_share, axis=1)
+        return math.sqrt(np.mean(np.square(added)))
 
 
 class Noise(NamedTuple):

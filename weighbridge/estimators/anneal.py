@@ -145,6 +145,7 @@ class StepInfo(NamedTuple):
 
     Attributes:
         increment: by how much the power grew.
+        power: where it is now.
         ess: of the incremental weights.
         carried_ess: of the weights carried, before resampling.
         log_increment: log of the weighted mean of chunk^increment: a stepping stone.
@@ -160,6 +161,7 @@ class StepInfo(NamedTuple):
     """
 
     increment: Array
+    power: Array
     ess: Array
     carried_ess: Array
     log_increment: Array
@@ -376,6 +378,7 @@ def weigh(
     alive = jnp.isfinite(cloud.log_weight)
     info = StepInfo(
         increment=increment,
+        power=following,
         ess=ess,
         carried_ess=jax.vmap(effective_sample_size)(log_weight),
         # An island without weight stays without: -inf, and not the difference of two.

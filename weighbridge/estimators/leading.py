@@ -20,13 +20,11 @@ from weighbridge.estimators.anchoring import (
 )
 from weighbridge.estimators.anneal import Cloud, Path, StepInfo, shares
 from weighbridge.model import Model
-from weighbridge.numerics import jit
-from weighbridge.target import Rows, Span
+from weighbridge.numerics import MEDIAN_TO_DEVIATION, jit
+from weighbridge.target import Rows, Span, Term
 
 # Rows times coordinates from which on a guide pays for its compilation.
 LED_FROM = 20_000
-# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
-NORMAL = 1.4826
 # By how much the power may grow in the step that the guide is for.
 GROWTH = 2.0
 # Below this noise a guide is as good as the target anywhere near.
@@ -41,103 +39,95 @@ class Lead:
     all islands, among them those that it moves, ties them no more than the schedule does.
 
     Args:
-        model: whose rows they are.
-        term: all of them.
-        seed: of the order in which they stand from now on.
+        model: whose likelihood it is.
+        term: all of it.
+        seed: of the order in which rows stand from now on.
+        possible: whether moves follow guides at all; where they do not, or where there is too
+            little to be saved, the term stays what it is.
     """
 
-    def __init__(self, model: Model, term: Span, seed: int) -> None:
-        self.model, self.num_rows, self.power = model, int(term.stop), 0.0
-        order = np.random.default_rng(seed).permutation(self.num_rows)
-        place = np.concatenate([order, np.arange(self.num_rows, len(term.rows.weight))])
-        rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[place]), term.rows)
-        zero = Sums.zero(model.dimension)
-        self.unled = Led(
-            rows, self.num_rows, np.zeros(model.dimension), zero,
-            Guide(zero, self.num_rows, 1.0, 0.0),
-        )  # fmt: skip
+    def __init__(self, model: Model, term: Term, seed: int, *, possible: bool) -> None:
+        self.model, self.plain, self.unled = model, term, None
+        if possible and isinstance(term, Span) and self.pays(model, term):
+            self.unled = _unled(model, term, seed)
         self.term = self.unled
 
     @staticmethod
-    def pays(model: Model, term: object) -> bool:
+    def pays(model: Model, term: Span) -> bool:
         """Whether there is enough to be saved, and curvatures are to be had."""
-        if not isinstance(term, Span) or model.dimension > FIRST_ORDER_ABOVE:
-            return False
-        if int(term.stop) * model.dimension < LED_FROM:
+        if model.dimension > FIRST_ORDER_ABOVE or int(term.stop) * model.dimension < LED_FROM:
             return False
         try:
-            jax.eval_shape(_sums, model, np.zeros(model.dimension), term.rows, 0, 1)
+            jax.eval_shape(_sums, model, np.zeros(model.dimension), term.rows, 1)
         except Exception:  # a gradient of the user's own may have none
             return False
         return True
 
-    def within(self, path: Path) -> Path:
-        """The path with the guide as it is now."""
-        return replace(path, chunk=self.term)
+    def path(self) -> Path:
+        """From the prior to the posterior, with the guide as it is now."""
+        return Path(self.model, (), self.plain if self.term is None else self.term)
 
-    def beyond(self, path: Path) -> Path:
-        """The path for particles that may go anywhere: with a guide only if that does as well."""
-        return replace(path, chunk=self.term if self.term.leader.noise <= QUIET else self.unled)
+    def path_beyond(self) -> Path:
+        """For particles that may go anywhere: with a guide only if that does as well."""
+        if self.term is not None and not self.term.leader.noise <= QUIET:
+            self.term = self.unled
+        return self.path()
 
     def follow(self, cloud: Cloud, step: StepInfo) -> None:
         """Choose the guide for the next step."""
-        self.power += float(np.max(step.increment))
         self.term = self.unled
-        if not np.any(np.isfinite(cloud.log_weight)):
+        if self.unled is None or not np.any(np.isfinite(cloud.log_weight)):
             return
+        rows, num_rows = self.unled.rows, int(self.unled.stop)
         share = shares(cloud)
         position = np.asarray(cloud.position).reshape(len(share), -1)
         anchor = share @ position
         # Every so many of the particles, by their weights: systematic resampling without a draw.
         places = (np.arange(NUM_PROBES) + 0.5) / NUM_PROBES
         chosen = np.minimum(np.searchsorted(np.cumsum(share), places), len(share) - 1)
-        sums = _sums(self.model, anchor, self.unled.rows, 0, self.num_rows)
-        probes = position[chosen]
-        heights = np.asarray(_heights(self.model, self.unled.rows, probes, self.num_rows))
-        allowed, size = GUIDE_NOISE / min(GROWTH * self.power, 1.0) ** 2, SMALLEST_BATCH
-        while size < NEARLY_ALL * self.num_rows:
-            own, beyond = _front(self.model, anchor, self.unled.rows, probes, size)
-            guessed = np.asarray(_polynomials(sums, probes - anchor))
-            apart = guessed + self.num_rows / size * np.asarray(beyond) - heights
+        sums = _sums(self.model, anchor, rows, num_rows)
+        allowed = GUIDE_NOISE / min(GROWTH * float(step.power), 1.0) ** 2
+        size = SMALLEST_BATCH
+        while size < NEARLY_ALL * num_rows:
+            guide = Guide(_sums(self.model, anchor, rows, size), size, num_rows / size, 0.0)
+            led = Led(rows, num_rows, anchor, sums, guide)
+            apart = np.asarray(_differences(self.model, led, position[chosen]))
             noise = float(np.var(apart, ddof=1))
             if not math.isfinite(noise):
                 return
             if noise <= allowed:
                 # A few particles far away have most of the noise; what is typical is accepted.
-                typical = NORMAL * float(np.median(np.abs(apart - np.median(apart))))
-                guide = Guide(own, size, self.num_rows / size, typical**2)
-                self.term = Led(self.unled.rows, self.num_rows, anchor, sums, guide)
+                typical = float(np.median(np.abs(apart - np.median(apart))))
+                noise = (MEDIAN_TO_DEVIATION * typical) ** 2
+                self.term = replace(led, leader=guide._replace(noise=noise))
                 return
-            size = max(wanted_rows(size, noise, self.num_rows, allowed), 2 * size)
+            size = max(wanted_rows(size, noise, num_rows, allowed), 2 * size)
+
+
+def _unled(model: Model, term: Span, seed: int) -> Led:
+    """All rows in random order, and all of them in the lead."""
+    num_rows = int(term.stop)
+    order = np.random.default_rng(seed).permutation(num_rows)
+    place = np.concatenate([order, np.arange(num_rows, len(term.rows.weight))])
+    rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[place]), term.rows)
+    zero = Sums.zero(model.dimension)
+    origin = np.zeros(model.dimension)
+    return Led(rows, num_rows, origin, zero, Guide(zero, num_rows, 1.0, 0.0))
 
 
 @jit
-def _sums(model: Model, position: Array, rows: Rows, start: Array, stop: Array) -> Sums:
-    return sums_at(model, position, Span(rows, start, stop))
+def _sums(model: Model, position: Array, rows: Rows, stop: Array) -> Sums:
+    return sums_at(model, position, Span(rows, 0, stop))
 
 
 @jit
-def _heights(model: Model, rows: Rows, probes: Array, stop: Array) -> Array:
-    """Log-likelihood of all rows at the probes."""
-    return _at_probes(model, Span(rows, 0, stop), probes)
+def _differences(model: Model, term: Led, probes: Array) -> Array:
+    """By how much the guide differs from the term, at every probe."""
 
+    def difference(position: Array) -> Array:
+        parameters = model.transform(position)[0]
+        guide, exact = term.guide(), term(model, position, parameters)
+        return guide(model, position, parameters) - exact
 
-@jit
-def _front(
-    model: Model, anchor: Array, rows: Rows, probes: Array, size: Array
-) -> tuple[Sums, Array]:
-    """The sums of the first rows, and what these leave of them at the probes."""
-    span = Span(rows, 0, size)
-    own = sums_at(model, anchor, span)
-    return own, _at_probes(model, span, probes) - jax.vmap(own.at)(probes - anchor)
-
-
-def _at_probes(model: Model, span: Span, probes: Array) -> Array:
-    found: Array = jax.vmap(lambda u: span(model, u, model.transform(u)[0]))(probes)
-    return found
-
-
-@jit
-def _polynomials(sums: Sums, offsets: Array) -> Array:
-    found: Array = jax.vmap(sums.at)(offsets)
+    found: Array = jax.vmap(difference)(probes)
     return found

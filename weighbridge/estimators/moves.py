@@ -189,7 +189,10 @@ class AdaptiveHMC(Adaptive):
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """Evaluate the density and its gradient."""
-        begin = lambda target, _, position: evaluate(position, target, target.guide())  # noqa: E731
+
+        def begin(target: Target, _: None, position: Array) -> Any:
+            return evaluate(position, target, target.guide())
+
         return over_islands(begin, position, path=path, power=power)
 
     def advance(

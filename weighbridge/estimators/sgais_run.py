@@ -64,8 +64,7 @@ BRIDGE_NOISE = 0.01
 NOISE_MATTERS = 0.5
 # Who draws the rows of a batch: the past, the chunk, the bridge; and who the probes.
 PAST, CHUNK, BRIDGE, PROBES = range(4)
-# Moves go on until the correlation with the start is about this: the next step moves them on. With
-# 0.3 paths on softmax regression were twice as far off, and said too little of it.
+# Moves go on until the correlation with the start is about this: the next step moves them on.
 DECORRELATED = 0.2
 
 # Where the numbers of the stages in which a run forgets begin, far from those of chunks.
@@ -256,9 +255,7 @@ class SGAISRun(StreamedRun):
         noise = (past.noise.relative + past.floor.relative, sum(chunk.noise))
         return Stage(path, cloud, anchor, sums, past, chunk, labels, noise=noise)
 
-    def _followed(
-        self, stage: Stage, cloud: Cloud, block: Block, step: StepInfo, *, last: bool
-    ) -> Stage:
+    def _followed(self, stage: Stage, cloud: Cloud, block: Block, step: StepInfo) -> Stage:
         """The stage after a step, with its anchor among the particles, where they have left it.
 
         A chunk that says other things than all before takes them far away, and mini-batches that
@@ -271,7 +268,7 @@ class SGAISRun(StreamedRun):
         now, past_left = self.terms.watch(past, probes, absolute=False)
         chunk_now, chunk_left = self.terms.watch(stage.chunk, probes, absolute=True)
         stage = stage.after(step, now.relative + past.floor.relative, sum(chunk_now))
-        if last or not (past_left or chunk_left):
+        if float(step.power) == 1.0 or not (past_left or chunk_left):
             return stage
         anchor = set_anchor(self.model, self._centre(cloud), self.rows, self.anchor or anchor)
         past = self._past_at(anchor, probes)
@@ -363,16 +360,13 @@ class SGAISRun(StreamedRun):
             past, chunk = 1.0 + self.num_observations, seen - self.num_observations
             mover = Repeat(kernel, REPEATED_MOVES, rows_past=past, rows_chunk=chunk)
 
-        power = 0.0
-
         def between(cloud: Cloud, step: StepInfo) -> Cloud:
-            nonlocal stage, power
-            power += float(np.max(step.increment))
+            nonlocal stage
             cloud = stage.labels.follow(cloud, step)
             if not np.any(np.isfinite(step.log_evidence)):
                 return cloud
             if kernel is not None or np.any(step.resampled):
-                stage = self._followed(stage, cloud, block, step, last=power > 1 - 1e-12)
+                stage = self._followed(stage, cloud, block, step)
             else:
                 stage = stage.after(step, *stage.noise)
             return cloud
@@ -419,11 +413,10 @@ class SGAISRun(StreamedRun):
     @staticmethod
     def _anchor_error(anchor: Anchor | None, cloud: Cloud) -> float:
         """What errors of an anchor's sums may add to the log evidence at the particles."""
-        if anchor is None or anchor.errors is None:
+        if anchor is None:
             return 0.0
         share = shares(cloud)
-        position = np.asarray(cloud.position).reshape(len(share), -1)
-        return math.sqrt(np.mean(anchor.deviations(position, share) ** 2))
+        return anchor.std_error(np.asarray(cloud.position).reshape(len(share), -1), share)
 
     def bridge(self) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.

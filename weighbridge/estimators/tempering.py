@@ -142,19 +142,12 @@ class Tempering:
         # Particles that move by each other, or on the host, cannot be held back one by one.
         by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
         labels = Labels(model, possible=host is None and not by_each_other)
-        lead = None
-        if host is None and isinstance(mover, AdaptiveHMC) and Lead.pays(model, term):
-            lead = Lead(model, cast(Span, term), seed)
-            term = lead.unled
-        path = Path(model, (), term if host is None else cast(Term, host))
-
-        def path_at(_: int) -> Path:
-            return labels.within(path if lead is None else lead.within(path))
+        by_gradient = host is None and isinstance(mover, AdaptiveHMC)
+        lead = Lead(model, term if host is None else cast(Term, host), seed, possible=by_gradient)
 
         def between(cloud: Cloud, step: StepInfo) -> Cloud:
             cloud = labels.follow(cloud, step)
-            if lead is not None:
-                lead.follow(cloud, step)
+            lead.follow(cloud, step)
             return cloud
 
         take_step = anneal_step if host is None else host_step
@@ -165,7 +158,7 @@ class Tempering:
                 0,
                 islands,
                 cloud,
-                path_at,
+                lambda _: labels.within(lead.path()),
                 mover,
                 Settings(self.target_ess, self.resample_below),
                 schedule=self.schedule(),
@@ -178,10 +171,10 @@ class Tempering:
             )
         except Exception as error:
             if host is None:
-                _explain(path, mover, error)
+                _explain(lead.path(), mover, error)
             raise
         check_outcome(outcome)
-        path = labels.within(path if lead is None else lead.beyond(path))
+        path = labels.within(lead.path_beyond())
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
         second = None

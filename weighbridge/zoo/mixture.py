@@ -75,8 +75,7 @@ def _build(num_components: int, num_features: int) -> Model:
 
 
 def _prior_of_means(parameters: Any) -> Any:
-    # The mean of a component without rows follows its variance. In units of that it is free of it,
-    # and steps may be twice as long; with rows the posterior is closer to a Gaussian.
+    # The mean of a component without rows follows its variance; in units of that it is free of it.
     scale = 2.0 * jnp.sqrt(parameters["s2"])
     standard = dist.Normal(jnp.zeros(scale.shape), 1.0).to_event(2)
     return dist.TransformedDistribution(standard, AffineTransform(0.0, scale))
