@@ -244,10 +244,10 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, policy, stop):
 def test_chunks_of_other_sizes_compile_nothing():
     online = wb.Online(WIDE, SMALL, changes=wb.Changes())
     feed(online, shifted(before=400, after=0))
-    before = detection._block_values._cache_size()
+    before = detection._block_values.num_traces()
     for size in (50, 7, 33, 49):
         online.update(shifted(seed=9, before=size, after=0))
-    assert detection._block_values._cache_size() == before
+    assert detection._block_values.num_traces() == before
 
 
 def test_a_long_update_is_cut_to_chunks_that_do_not_grow():

@@ -273,7 +273,9 @@ def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
         error = found.diagnostics["path_log_evidence"] - exact
         assert abs(error) < SIGMAS * found.diagnostics["path_error"]
         assert found.flags == ()
-        assert noise < 4 * method.noise
+        # An anchor is left at twice the noise that it was set with, which the largest batch may
+        # not bring down to what is wanted; 32 probes see it to a quarter.
+        assert noise < 6 * method.noise
     # Without it batches are as noisy as the particles are far away.
     monkeypatch.setattr(SGAISRun, "_followed", lambda self, stage, *args, **more: stage)
     assert noise_at_the_end(data, method, 0, monkeypatch)[1] > 10 * method.noise

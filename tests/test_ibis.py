@@ -149,10 +149,10 @@ def test_another_method_is_not_resumed(tmp_path):
 
 def test_more_rows_are_not_traced_again():
     wb.evidence(GAUSSIAN, DATA[:30], SMALL, seed=1)
-    before = anneal_step._cache_size(), look_ahead._cache_size()
+    before = anneal_step.num_traces(), look_ahead.num_traces()
     wb.evidence(GAUSSIAN, DATA, dataclasses.replace(SMALL, target_ess=0.4), seed=2)
     wb.evidence(GAUSSIAN, wb.zoo.gaussian.simulate(2000, seed=9), SMALL, seed=2)
-    assert (anneal_step._cache_size(), look_ahead._cache_size()) == before
+    assert (anneal_step.num_traces(), look_ahead.num_traces()) == before
 
 
 def test_looking_ahead_stops_before_the_weights_degenerate():

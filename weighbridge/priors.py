@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from weighbridge.base import Array, ModelError
+from weighbridge.intervals import value_and_log_slope
 
 Parameters = dict[str, Array]
 
@@ -67,9 +68,8 @@ class Coordinates(NamedTuple):
 
         Scales cancel between the density of a scaled value and the Jacobian.
         """
-        value = self.bijector(unconstrained)
-        log_density = jnp.sum(self.base.log_prob(value))
-        log_density += jnp.sum(self.bijector.log_abs_det_jacobian(unconstrained, value))
+        value, log_slope = value_and_log_slope(self.bijector, unconstrained)
+        log_density = log_slope + jnp.sum(self.base.log_prob(value))
         for transform in self.transforms:
             value = transform(value)
         return value, log_density

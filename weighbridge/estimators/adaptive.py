@@ -23,6 +23,7 @@ class AdaptiveInfo(NamedTuple):
         step_size: in units of the particles' own spread.
         num_moves: how many were made.
         correlation: with where the particles started; see ``remembered``.
+        lingering: the part of it that fades with further moves; see ``memory``.
         divergent: share of divergent trajectories.
     """
 
@@ -30,6 +31,7 @@ class AdaptiveInfo(NamedTuple):
     step_size: Array
     num_moves: Array
     correlation: Array
+    lingering: Array
     divergent: Array
 
 
@@ -46,12 +48,28 @@ class Setting(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Moves so far: the state of all particles, the step size, and sums over the moves."""
+    """Moves so far: the state of all particles, the step size, and sums over the moves.
+
+    Attributes:
+        state: of all particles.
+        step_size: for the next move.
+        acceptance: summed over the moves.
+        divergent: likewise.
+        middle: positions and log densities after half of the moves.
+    """
 
     state: Any
     step_size: Array
     acceptance: Array
     divergent: Array
+    middle: tuple[Array, Array]
+
+    def noted(self, index: Array | int, num_moves: Array | int) -> Tally:
+        """With where the particles are, if this was the last move of the first half."""
+        now = jnp.asarray(index) + 1 == jnp.asarray(num_moves) // 2
+        here = self.state.position, self.state.log_density
+        middle = jax.tree_util.tree_map(partial(jnp.where, now), here, self.middle)
+        return self._replace(middle=middle)
 
 
 def confined(path: Path, before: Tally, after: Tally) -> Tally:
@@ -72,8 +90,9 @@ class Adaptive:
     The metric of an island is the covariance of particles of other islands, shrunk towards its
     diagonal: an island that moved by a metric of its own would not leave its target invariant.
     The number of moves is what at the power before would have taken the correlation with the start
-    to ``decorrelated``: decided beforehand, because to stop when the particles look right is to
-    choose them.
+    to ``decorrelated``, or to where it falls no further: particles in separate modes remember which
+    one was theirs, however long they move. It is decided beforehand, because to stop when the
+    particles look right is to choose them.
     """
 
     num_moves: Array | int
@@ -121,7 +140,8 @@ class Adaptive:
 
         def body(index: Array, tally: Tally) -> Tally:
             # The islands' moves are drawn together, by the key of the first.
-            return confined(path, tally, self.advance(keys[0], index, tally, setting, path, power))
+            moved = self.advance(keys[0], index, tally, setting, path, power)
+            return confined(path, tally, moved).noted(index, num_moves)
 
         num_moves = jnp.asarray(self.num_moves)
         tally = jax.lax.fori_loop(0, num_moves, body, tally)
@@ -146,7 +166,7 @@ class Adaptive:
 
         def body(tally: Tally, index: Array) -> tuple[Tally, Array]:
             moved = self.advance(keys[0], index, tally, setting, path, power)
-            tally = confined(path, tally, moved)
+            tally = confined(path, tally, moved).noted(index, length - 1)
             return tally, tally.state.position
 
         tally, states = jax.lax.scan(body, first, jnp.arange(length - 1))
@@ -162,22 +182,27 @@ class Adaptive:
     def begin(self, state: Any) -> Tally:
         """Before the first move."""
         one = jnp.ones(())
-        return Tally(state, one * self.first_step_size(), 0 * one, 0 * one)
+        middle = state.position, state.log_density
+        return Tally(state, one * self.first_step_size(), 0 * one, 0 * one, middle)
 
     def conclude(
         self, first: Tally, last: Tally, num_moves: Array, setting: Setting
     ) -> tuple[AdaptiveInfo, Self]:
         """How the moves went, and the mover for the next power."""
         start, end, alive = first.state, last.state, setting.alive
-        correlation = jnp.maximum(
-            remembered(start.position, end.position, alive),
-            remembered(start.log_density[..., None], end.log_density[..., None], alive),
-        )
-        needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(correlation, 0.01, 0.99))
+        position = start.position, last.middle[0], end.position
+        log_density = (v[..., None] for v in (start.log_density, last.middle[1], end.log_density))
+        of_position, of_density = (memory(*v, alive, num_moves) for v in (position, log_density))
+        correlation, lingering = jnp.maximum(of_position, of_density)
+        needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(lingering, 0.01, 0.99))
         most = self.most_moves(start.position.shape[-1])
-        needed = jnp.clip(jnp.ceil(needed), 1, most).astype(num_moves.dtype)
+        # Two at least where anything is left to forget: one tells nothing of how it fades.
+        least = jnp.where(correlation > self.decorrelated, 2, 1)
+        needed = jnp.clip(jnp.ceil(needed), jnp.minimum(least, most), most).astype(num_moves.dtype)
         acceptance, divergent = last.acceptance / num_moves, last.divergent / num_moves
-        info = AdaptiveInfo(acceptance, last.step_size, num_moves, correlation, divergent)
+        info = AdaptiveInfo(
+            acceptance, last.step_size, num_moves, correlation, lingering, divergent
+        )
         return info, self.tuned(last.step_size, needed)
 
 
@@ -236,7 +261,7 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
 
 
 def remembered(start: Array, end: Array, alive: Array) -> Array:
-    """Correlation of values before and after, without its sign, averaged over coordinates."""
+    """Correlation of values before and after, without its sign, for each coordinate."""
     weight = alive / jnp.sum(alive)
     weight = weight[..., None]
 
@@ -247,7 +272,32 @@ def remembered(start: Array, end: Array, alive: Array) -> Array:
     before, after = centre(start), centre(end)
     product = jnp.sum(weight * before * after, axis=(0, 1))
     norms = jnp.sum(weight * before**2, axis=(0, 1)) * jnp.sum(weight * after**2, axis=(0, 1))
-    return jnp.mean(jnp.where(norms > 0, jnp.abs(product) / jnp.sqrt(norms), 1.0))
+    return jnp.where(norms > 0, jnp.abs(product) / jnp.sqrt(norms), 1.0)
+
+
+def memory(start: Array, middle: Array, end: Array, alive: Array, num_moves: Array) -> Array:
+    r"""What the particles still know of their start, and how much of that more moves would take.
+
+    Over m moves the correlation of a coordinate is taken to fall from 1 as
+
+    .. math:: c_m = c_\infty + (1 - c_\infty) \rho^m,
+
+    so that c after half of the moves and c after all of them tell rho^m, whatever remains in the
+    end. Returns the means over coordinates of c_m and of rho^m, the second at most the first.
+    """
+    half, whole = remembered(start, middle, alive), remembered(start, end, alive)
+    first = jnp.maximum(num_moves // 2, 1)
+    second = (num_moves - first) / first
+    moved = half < 1 - 1e-9
+    ratio = jnp.where(moved, (half - whole) / jnp.where(moved, 1 - half, 1.0), second)
+    ratio = jnp.clip(ratio, 0.0, 0.999 * second)
+    # ratio = x (1 - x^k) / (1 - x), with x = rho^first and k = second: x itself where the halves
+    # are alike, k = 1.
+    share = jnp.minimum(ratio, 0.999)
+    for _ in range(5):
+        share = jnp.minimum(ratio * (1 - share) / (1 - share**second), 0.999)
+    fading = jnp.where(num_moves > 1, share ** (num_moves / first), whole)
+    return jnp.stack([jnp.mean(whole), jnp.mean(jnp.minimum(fading, whole))])
 
 
 def _centred(values: Array, mean: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from weighbridge.base import MethodError
+from weighbridge.estimators.moves import AdaptiveHMC
 from weighbridge.estimators.tempering import Tempering
 
 
@@ -28,12 +29,14 @@ class AIS(Tempering):
         steepness: delta of the sigmoidal one.
     """
 
-    target_ess: float = 0.9
+    # What a step adds to the variance of the weights falls faster than the steps grow in number.
+    target_ess: float = 0.98
     path: Literal["adaptive", "linear", "sigmoidal"] = "adaptive"
     num_steps: int = 100
     steepness: float = 4.0
 
     resample_below: ClassVar[float] = 0.0
+    default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3)
 
     def __post_init__(self) -> None:
         super().__post_init__()

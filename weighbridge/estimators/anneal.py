@@ -20,7 +20,7 @@ from jax.scipy.special import logsumexp
 
 from weighbridge.base import Array
 from weighbridge.model import Model
-from weighbridge.numerics import jit
+from weighbridge.numerics import jit, jit_for_rows
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
 from weighbridge.pytrees import register_dataclass
 from weighbridge.relabel import Walls
@@ -28,7 +28,7 @@ from weighbridge.target import Target, Tempered, Term
 
 # The next power is searched between exp(-SEARCH_DEPTH) and all of what remains.
 SEARCH_DEPTH = 700.0
-SEARCH_STEPS = 48
+SEARCH_STEPS = 40
 # A move that lowers the log density by more than this many nats has diverged, as in Stan.
 DIVERGENCE = 1000.0
 # Names the stream of random numbers that steps draw their keys from.
@@ -415,8 +415,7 @@ def settle(start: Cloud, moved: Array, stable: Array | None) -> tuple[Cloud, Arr
     return start._replace(position=position), kept, jnp.sum(diverged, axis=1)
 
 
-@partial(jit, static_argnames=("resampling", "chain_length", "patient"))
-def anneal_step(
+def _anneal_step(
     key_data: Array,
     cloud: Cloud,
     power: Array,
@@ -448,6 +447,12 @@ def anneal_step(
     cloud, _, num_diverged = settle(start, moved, stable)
     info = weighed.info._replace(num_diverged=num_diverged, moves=moves)
     return cloud, following, mover, info
+
+
+STATIC = ("resampling", "chain_length", "patient")
+anneal_step = jit_for_rows(_anneal_step, static_argnames=STATIC)
+# The same, for a likelihood that is cheap: it takes less time to compile, and may take more to run.
+quick_step = jit(_anneal_step, static_argnames=STATIC)
 
 
 def _move_if(
@@ -554,7 +559,8 @@ def anneal(
         chain_length: more than 1 resamples one of so many particles and keeps every state of the
             chains that start there (waste-free: Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148).
         max_steps: after this many the rest is taken at once, and the result says so.
-        take_step: ``anneal_step``, or what does the same where the likelihood is on the host.
+        take_step: ``anneal_step``, or ``quick_step``, or what does the same where the likelihood
+            is on the host.
         report: called before the first step and after every one.
         between: what to do to the particles after every step, by what the step did, that leaves
             their density as it is.

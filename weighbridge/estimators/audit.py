@@ -5,7 +5,7 @@ shows when it is too low because of chance. It does not show what all islands mi
 look for that, with the moves and the program that are there already:
 
 - Particles that have kept up with the path stay in place, as a population, when they move on at its
-  end. Those that lagged behind drift.
+  end. Those that lagged behind drift. (A bridge that holds at the end says the same, and more.)
 - Annealed beyond the end, p(theta) p(data | theta)^lambda with lambda up to 64, they fall into the
   highest modes they can reach. A Gaussian there gives an estimate of the evidence by importance
   sampling. That, too, is never far too high: where it is above the path's, the path has missed a
@@ -30,7 +30,7 @@ from weighbridge.particles import Combined
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
 QUENCH_STREAM = 3
-QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+QUENCH = np.array([4.0, 16.0, 64.0])
 # Particles that do not drift are said to with this probability, if by more than the error.
 FALSE_ALARM = 1e-3
 # Particles within this many nats of the best have ended in modes of one height.
@@ -47,7 +47,8 @@ class Audit(NamedTuple):
     """What a second look found.
 
     Attributes:
-        drift: change of the mean log-likelihood under further moves, in nats.
+        drift: change of the mean log-likelihood under further moves, in nats; None where they were
+            not made.
         drifting: whether that is more than chance, and more than the stated error.
         log_evidence: by importance sampling from the Gaussian where the particles fell.
         std_error: its standard error.
@@ -56,7 +57,7 @@ class Audit(NamedTuple):
         log_weight: their log weights, not normalised.
     """
 
-    drift: float
+    drift: float | None
     drifting: bool
     log_evidence: float
     std_error: float
@@ -81,6 +82,7 @@ def audit(
     take_step: Callable[..., Any],
     resampling: str,
     chain_length: int,
+    roam: bool,
 ) -> Audit | None:
     """Look again at particles that have reached the end; None if their moves cannot tell.
 
@@ -90,9 +92,11 @@ def audit(
         outcome: of the path.
         path: from the prior to the posterior.
         stated: the evidence along the path, with its error.
-        take_step: as in ``anneal``; the last three so that nothing is compiled anew.
+        take_step: as in ``anneal``; this and the next two so that nothing is compiled anew.
         resampling: likewise.
         chain_length: likewise.
+        roam: whether to see if they drift. A bridge that holds says that they are where the
+            density is, better than a drift could.
     """
     mover = outcome.mover
     if not isinstance(mover, Adaptive):
@@ -114,10 +118,14 @@ def audit(
             take_step=take_step,
         )
 
-    roamed = on(DRIFT_STAGE, outcome.cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
-    fallen = on(QUENCH_STAGE, roamed.cloud, mover.falling(), 2.0, QUENCH)
-    before, after = np.asarray(roamed.steps[0].mean), np.asarray(fallen.steps[0].mean)
-    drift, drifting = _drift(before, after, stated.std_error)
+    cloud, before = outcome.cloud, None
+    if roam:
+        roamed = on(DRIFT_STAGE, cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
+        cloud, before = roamed.cloud, np.asarray(roamed.steps[0].mean)
+    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH)
+    drift, drifting = None, False
+    if before is not None:
+        drift, drifting = _drift(before, np.asarray(fallen.steps[0].mean), stated.std_error)
     return Audit(drift, drifting, *_importance(seed, path, fallen.cloud, needs_gradient(mover)))
 
 

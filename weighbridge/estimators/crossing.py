@@ -87,7 +87,9 @@ def _proposals(
     num_groups = 5 if len(position) >= 5 else 3
     group = np.arange(len(position)) % num_groups
     dimension = position.shape[-1]
-    share = np.nan_to_num(np.exp(log_weight - logsumexp(log_weight, axis=1, keepdims=True)))
+    log_total = logsumexp(log_weight, axis=1, keepdims=True)
+    # An island that has no weight left has no share.
+    share = np.exp(log_weight - np.where(np.isfinite(log_total), log_total, 0.0))
     proposals = []
     for own in range(num_groups):
         ahead = (group - own) % num_groups

@@ -83,7 +83,7 @@ def _walk(
             needed = np.asarray(asked.wanted) & np.isfinite(asked.log_prior)
             values = likelihood.at(as_numpy(model, asked.parameters), needed)
             walk, asked = _tell(mover, model, walk, asked, values, weighed.power)
-        tally = _end(mover, walk, tally, setting)
+        tally = _end(mover, walk, tally, setting).noted(index, num_moves)
         states = [*states, tally.state] if chain_length > 1 else [tally.state]
     counted = np.asarray(num_moves, np.asarray(mover.num_moves).dtype)
     return cast(

@@ -222,7 +222,7 @@ def _untraceable(model: Model, data: PyTree) -> Exception | None:
     """Why a function cannot be traced, if so; checks what it returns if it can."""
     abstract: Any = jax.ShapeDtypeStruct
     try:
-        traced = jax.eval_shape(_total, model, abstract((model.dimension,), np.float64), data)
+        traced = _total.shape(model, abstract((model.dimension,), np.float64), data)
     except Exception as error:
         return error
     if traced.shape != () or not np.issubdtype(traced.dtype, np.floating):

@@ -224,6 +224,7 @@ class AdaptiveHMC(Adaptive):
             jnp.clip(step_size, 1e-4, 2.0),
             tally.acceptance + acceptance,
             tally.divergent + pooled(info.divergent, alive),
+            tally.middle,
         )
 
     def first_step_size(self) -> Array | float:

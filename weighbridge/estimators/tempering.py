@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -29,6 +30,7 @@ from weighbridge.estimators.anneal import (
     anneal,
     anneal_step,
     draw_cloud,
+    quick_step,
 )
 from weighbridge.estimators.audit import Audit, audit
 from weighbridge.estimators.bridge import decide
@@ -60,6 +62,8 @@ FEW_PARTICLES = 2.0
 # Spread of log Z over islands (nats) beyond which their mean is little but their maximum.
 DISAGREEMENT = 3.0
 LOW_ACCEPTANCE = 0.2
+# Rows times coordinates from which on a step is compiled to run fast, and not to compile fast.
+MANY_NUMBERS = 5_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class Tempering:
     # Whether the answer may come from a bridge between the last particles and Gaussians.
     bridges: ClassVar[bool] = False
     resample_below: ClassVar[float] = 0.5
+    # Moves of a method that is given none, and whose likelihood has a gradient.
+    default_moves: ClassVar[AdaptiveHMC] = DEFAULT_MOVES
 
     def __post_init__(self) -> None:
         require_counts(self, "max_annealing_steps")
@@ -137,7 +143,13 @@ class Tempering:
         key = jax.random.key(seed, impl="threefry2x32")
         cloud = draw_cloud(model, key, islands, self.num_particles)
         host = host_likelihood(model, values, cloud.position)
-        mover = choose_mover(self.moves, model.dimension, count, on_host=host is not None)
+        mover = choose_mover(
+            self.moves,
+            model.dimension,
+            count,
+            on_host=host is not None,
+            default=self.default_moves,
+        )
         require_walkers(mover, self.num_particles // self.chain_length, model.dimension)
         # Particles that move by each other, or on the host, cannot be held back one by one.
         by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
@@ -150,7 +162,10 @@ class Tempering:
             lead.follow(cloud, step)
             return cloud
 
-        take_step = anneal_step if host is None else host_step
+        take_step: Callable[..., Any] = host_step
+        if host is None:
+            many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
+            take_step = anneal_step if many else quick_step
         scheme = self.resampling_scheme()
         try:
             outcome = anneal(
@@ -177,17 +192,26 @@ class Tempering:
         path = labels.within(lead.path_beyond())
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
-        second = None
-        if first_island == 0:  # further rounds of islands would see the same
-            second = audit(
-                seed, islands, outcome, path, combined, take_step, scheme, self.chain_length
-            )
         crossing = None
         if self.bridges:
             cloud, cell = one_labelling(model, outcome.cloud, agreed=False)
             differentiable = needs_gradient(mover)
             crossing = bridge_to_gaussians(
                 seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
+            )
+        holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
+        second = None
+        if first_island == 0:  # further rounds of islands would see the same
+            second = audit(
+                seed,
+                islands,
+                outcome,
+                path,
+                combined,
+                take_step,
+                scheme,
+                self.chain_length,
+                roam=not holds,
             )
         decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
         position, log_weight = map(np.asarray, outcome.cloud[:2])
@@ -348,7 +372,7 @@ def _audit_diagnostics(second: Audit | None) -> dict[str, float]:
     if second is None:
         return {}
     return {
-        "drift": second.drift,
+        **({} if second.drift is None else {"drift": second.drift}),
         "quenched_log_evidence": second.log_evidence,
         "quenched_error": second.std_error,
         "quenched_ess": second.ess,

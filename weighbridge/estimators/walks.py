@@ -98,7 +98,8 @@ class AdaptiveWalk(Adaptive):
         mean = jax.tree_util.tree_map(lambda leaf: pooled(leaf, setting.alive), info)
         kernel = replace(self.kernel, step_size=tally.step_size)  # type: ignore[type-var]
         tuned = kernel.tuned(mean, point.position.shape[-1])
-        return Tally(point, tuned.step_size, tally.acceptance + mean.acceptance, tally.divergent)
+        acceptance = tally.acceptance + mean.acceptance
+        return Tally(point, tuned.step_size, acceptance, tally.divergent, tally.middle)
 
     def first_step_size(self) -> Array | float:
         """As it was tuned so far."""
@@ -171,13 +172,20 @@ def check_moves(moves: object) -> None:
         )
 
 
-def choose_mover(moves: Moves, dimension: int, num_rows: int, *, on_host: bool) -> Mover:
-    """The mover for a model: by name, a kernel repeated, or itself.
+def choose_mover(
+    moves: Moves,
+    dimension: int,
+    num_rows: int,
+    *,
+    on_host: bool,
+    default: AdaptiveHMC = DEFAULT_MOVES,
+) -> Mover:
+    """The mover for a model: by name, a kernel repeated, itself, or a method's default.
 
     A kernel has step sizes for one row, and is rescaled to the rows that are in.
     """
-    if on_host and moves is DEFAULT_MOVES:
-        moves = "random_walk"
+    if moves is DEFAULT_MOVES:
+        moves = "random_walk" if on_host else default
     if isinstance(moves, str):
         mover: Mover = MOVES[moves](dimension)
     elif isinstance(moves, Kernel):
