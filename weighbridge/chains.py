@@ -17,7 +17,7 @@ from weighbridge.adaptation.dual_averaging import first_step_size
 from weighbridge.base import Array, Kernel, MethodError, ModelError
 from weighbridge.kernels.accept import select
 from weighbridge.kernels.hmc import HMCState, evaluate
-from weighbridge.numerics import jit
+from weighbridge.numerics import jit, jit_for_speed
 from weighbridge.target import Target
 
 # Names the streams of random numbers of chains, and of their first positions.
@@ -108,7 +108,7 @@ def _find_step_size(key_data: Array, chain: Chain, target: Target) -> Array:
     return first_step_size(uniform, state, target, kernel.step_size, scale)
 
 
-@partial(jit, static_argnames="size")
+@partial(jit_for_speed, static_argnames="size")
 def advance(
     key_data: Array,
     chain: Chain,

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions.transforms as transforms
 
 from weighbridge.base import Array
@@ -27,7 +28,7 @@ def logistic(x: Array) -> tuple[Array, Array]:
     [0.5, -1.3862943...]
     """
     fall = jnp.exp(-jnp.abs(x))
-    limits = jnp.finfo(fall.dtype)
+    limits = np.finfo(fall.dtype)
     value = jnp.where(x >= 0, 1.0, fall) / (1.0 + fall)
     return jnp.clip(value, limits.tiny, 1.0 - limits.eps), -jnp.abs(x) - 2.0 * jnp.log1p(fall)
 

@@ -47,20 +47,19 @@ QUICK_TO_COMPILE: Options = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
 }
-# ... but for sums over many rows and particles, which run up to twice as fast with fusion emitters.
+# ... but for large matrices and sums over many rows, which run up to twice as fast with fusion
+# emitters.
 QUICK_TO_RUN: Options = {"xla_backend_optimization_level": 1}
 
 
-class Program(Generic[Parameters, Result]):
+class Program(Generic[Result]):
     """A compiled function that is called by itself, never within another one.
 
     What ``jax.jit`` does, with settings of the compiler; those that this version of it does not
     know are left out.
     """
 
-    def __init__(
-        self, function: Callable[Parameters, Result], options: Options, **settings: Any
-    ) -> None:
+    def __init__(self, function: Callable[..., Result], options: Options, **settings: Any) -> None:
         self.function, self.options, self.settings = function, options, settings
         functools.update_wrapper(self, function)
 
@@ -70,7 +69,8 @@ class Program(Generic[Parameters, Result]):
         known = understood(tuple(self.options.items()))
         return jax.jit(self.function, compiler_options=known, **self.settings)
 
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def __call__(self, *args: Any, **kwargs: Any) -> Result:
+        """Compile for arguments of a new kind, and run."""
         found: Result = self.compiled(*args, **kwargs)
         return found
 
@@ -83,8 +83,8 @@ class Program(Generic[Parameters, Result]):
         return int(self.compiled._cache_size())
 
 
-def jit(function: Callable[Parameters, Result], **settings: Any) -> Program[Parameters, Result]:
-    """Compile quickly: for all programs but those of ``jit_for_rows``.
+def jit(function: Callable[..., Result], **settings: Any) -> Program[Result]:
+    """Compile quickly: for all programs but those of ``jit_for_speed``.
 
     >>> jit(lambda x: 2 * x)(np.ones(2)).tolist()
     [2.0, 2.0]
@@ -92,10 +92,8 @@ def jit(function: Callable[Parameters, Result], **settings: Any) -> Program[Para
     return Program(function, QUICK_TO_COMPILE, **settings)
 
 
-def jit_for_rows(
-    function: Callable[Parameters, Result], **settings: Any
-) -> Program[Parameters, Result]:
-    """Compile what spends its time on sums over rows, which is worth a second more."""
+def jit_for_speed(function: Callable[..., Result], **settings: Any) -> Program[Result]:
+    """Compile what runs for long, which is worth a second more: sums over rows, chains."""
     return Program(function, QUICK_TO_RUN, **settings)
 
 

@@ -190,9 +190,10 @@ class Adaptive:
     ) -> tuple[AdaptiveInfo, Self]:
         """How the moves went, and the mover for the next power."""
         start, end, alive = first.state, last.state, setting.alive
-        position = start.position, last.middle[0], end.position
-        log_density = (v[..., None] for v in (start.log_density, last.middle[1], end.log_density))
-        of_position, of_density = (memory(*v, alive, num_moves) for v in (position, log_density))
+        heights = start.log_density, last.middle[1], end.log_density
+        before, between, after = (height[..., None] for height in heights)
+        of_position = memory(start.position, last.middle[0], end.position, alive, num_moves)
+        of_density = memory(before, between, after, alive, num_moves)
         correlation, lingering = jnp.maximum(of_position, of_density)
         needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(lingering, 0.01, 0.99))
         most = self.most_moves(start.position.shape[-1])

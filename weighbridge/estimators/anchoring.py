@@ -17,7 +17,7 @@ from weighbridge.anchor import Anchored, Guide, Sums, sums_at
 from weighbridge.base import Array, PyTree
 from weighbridge.data import pad
 from weighbridge.model import Model
-from weighbridge.numerics import jit, jit_for_rows
+from weighbridge.numerics import jit, jit_for_speed
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.target import SPAN_BLOCK, Rows, Span
 
@@ -409,12 +409,12 @@ def _floor(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
     return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
 
 
-@jit_for_rows
+@jit_for_speed
 def _block_sums(model: Model, position: Array, span: Span) -> Sums:
     return sums_at(model, position, span, SUM_BLOCK)
 
 
-@partial(jit_for_rows, static_argnums=4)
+@partial(jit_for_speed, static_argnums=4)
 def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batches: int) -> Sums:
     def of_group(rows: Rows) -> Sums:
         def of_batch(batch: Array) -> Sums:

@@ -20,7 +20,7 @@ from jax.scipy.special import logsumexp
 
 from weighbridge.base import Array
 from weighbridge.model import Model
-from weighbridge.numerics import jit, jit_for_rows
+from weighbridge.numerics import jit, jit_for_speed
 from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
 from weighbridge.pytrees import register_dataclass
 from weighbridge.relabel import Walls
@@ -450,7 +450,7 @@ def _anneal_step(
 
 
 STATIC = ("resampling", "chain_length", "patient")
-anneal_step = jit_for_rows(_anneal_step, static_argnames=STATIC)
+anneal_step = jit_for_speed(_anneal_step, static_argnames=STATIC)
 # The same, for a likelihood that is cheap: it takes less time to compile, and may take more to run.
 quick_step = jit(_anneal_step, static_argnames=STATIC)
 

@@ -86,10 +86,7 @@ def _walk(
         tally = _end(mover, walk, tally, setting).noted(index, num_moves)
         states = [*states, tally.state] if chain_length > 1 else [tally.state]
     counted = np.asarray(num_moves, np.asarray(mover.num_moves).dtype)
-    return cast(
-        tuple[Array, Array, AdaptiveInfo, AdaptiveWalk],
-        _conclude(mover, states, first, tally, counted, setting),
-    )
+    return _conclude(mover, states, first, tally, counted, setting)
 
 
 # --- compiled pieces: none of them holds the likelihood --------------------------------------

@@ -19,6 +19,8 @@ from weighbridge.target import ExactTerm, Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
 PROBES = 3
+# The end of a path, and what two fits of a bridge draw before a second look goes on from there.
+KEPT_CLOUDS = 4
 
 Named = dict[str, np.ndarray]
 
@@ -40,7 +42,7 @@ class HostLikelihood:
         self._function: Callable[[Named], Any] = on_data(function, data)
         self.num_calls = 0
         self.num_evaluations = 0
-        self._known: tuple[Any, Any] = (None, None)
+        self._known: list[tuple[Any, Any]] = []
         self._takes_batches = self._find_out(self._named(model, position))
 
     def at(self, parameters: Named, wanted: np.ndarray) -> np.ndarray:
@@ -58,17 +60,18 @@ class HostLikelihood:
 
     def of_cloud(self, model: Model, position: Array) -> Any:
         """Log-likelihoods of all particles; those that were remembered are not asked for again."""
-        where, values = self._known
-        if where is not position:
-            parameters = self._named(model, position)
-            everywhere = np.ones(position.shape[0] * position.shape[1], bool)
-            values = self.at(parameters, everywhere).reshape(position.shape[:2])
-            self.remember(position, values)
+        for where, values in self._known:
+            if where is position or np.array_equal(where, position):
+                return values
+        parameters = self._named(model, position)
+        everywhere = np.ones(position.shape[0] * position.shape[1], bool)
+        values = self.at(parameters, everywhere).reshape(position.shape[:2])
+        self.remember(position, values)
         return values
 
     def remember(self, position: Array, values: Any) -> None:
-        """Keep what is known of a cloud."""
-        self._known = position, values
+        """Keep what is known of a cloud, and of some before it."""
+        self._known = [(position, values), *self._known[: KEPT_CLOUDS - 1]]
 
     def _named(self, model: Model, position: Array) -> Named:
         flat = position.reshape(-1, model.dimension)

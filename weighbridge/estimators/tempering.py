@@ -325,7 +325,7 @@ def _move_diagnostics(outcome: Annealed) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not isinstance(outcome.steps[0].moves, AdaptiveInfo):
         return found
-    for name in ("acceptance", "num_moves", "correlation"):
+    for name in ("acceptance", "num_moves", "correlation", "lingering"):
         found[name] = np.array([np.mean(getattr(s.moves, name)) for s in outcome.steps])
     return found
 
