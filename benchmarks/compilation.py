@@ -87,8 +87,8 @@ def main() -> None:
     body += (
         f"\n\nMedians of {REPEATS} fresh processes, in turns; all programs of a process have the "
         f"same settings. To run: {_listed('to run')}. To compile: {_listed('to compile')}. "
-        "weighbridge compiles chains, SGAIS and SMC on many rows to run fast, and all else to "
-        "compile fast."
+        "weighbridge compiles chains, and the steps of SGAIS, of IBIS and of tempering on many "
+        "rows, to run fast, and all else to compile fast."
     )
     report.write("compilation", "Settings of the compiler", body)
 

@@ -12,7 +12,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.estimators.adaptive import memory, others_scale, particle_scale, remembered
 from weighbridge.estimators.anneal import Cloud, Path, Settings, anneal, draw_cloud
-from weighbridge.estimators.moves import AdaptiveHMC
+from weighbridge.estimators.moves import AdaptiveHMC, Repeat, average
 from weighbridge.target import Rows
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
@@ -388,3 +388,28 @@ def test_particles_in_separate_modes_do_not_move_for_ever():
     assert all(f["correlation"][-1] > 0.99 for f in found)
     # By the correlation alone it would be 40, from the first step that has separate modes on.
     assert np.median(np.concatenate([f["num_moves"][3:] for f in found])) < 20
+
+
+# --- repeated moves ------------------------------------------------------------------------
+
+
+def test_averages_count_only_what_counts():
+    values = np.array([[1.0, 3.0, np.nan], [np.inf, 5.0, 7.0], [1.0, 2.0, 3.0]])
+    counted = np.array([[True, True, False], [False, True, True], [False, False, False]])
+    np.testing.assert_allclose(average({"of": values}, counted)["of"], [2.0, 6.0, 0.0])
+
+
+def test_repeated_moves_are_scaled_to_the_rows():
+    """At power lambda the step size is that of one row over sqrt(past + lambda chunk)."""
+    cloud = draw_cloud(MODEL, jax.random.key(0), np.arange(4), 8)
+    path = Path(MODEL, (), Rows(DATA, np.ones(NUM_ROWS)))
+    keys = jax.random.split(jax.random.key(1), 4)
+    plain = Repeat(wb.Metropolis(0.05), 3)
+    scaled = Repeat(wb.Metropolis(0.05 * 4.0), 3, rows_past=1.0, rows_chunk=30.0)
+    move = jax.jit(lambda mover: mover.move(keys, cloud, path, jnp.asarray(0.5)))
+    first, info, same = move(plain)
+    second, *_ = move(scaled)
+    np.testing.assert_allclose(first, second, rtol=1e-9)
+    assert not np.array_equal(first, cloud.position)
+    assert same == plain
+    assert info.acceptance.shape == (4,)

@@ -1,6 +1,8 @@
 """SMC, AIS, thermodynamic integration and prior sampling against exact evidence."""
 
+import copy
 import math
+import pickle
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +45,8 @@ def test_the_error_is_within_its_bar(method, problem):
     assert all(abs(value - exact) < BOUND * error for value, error in paths)
     assert all(0.01 < error < 0.4 for _, error in paths)
     # One run in a thousand is said to drift though it does not.
-    assert sum(r.status is not wb.Status.OK for r in results) <= 1
+    assert [r.flags for r in results].count(()) >= len(results) - 1
+    assert all(set(r.flags) <= {wb.Status.DRIFTING} for r in results)
 
 
 def test_linear_regression_and_its_posterior():
@@ -195,3 +198,24 @@ def test_other_numbers_of_rows_within_an_eighth_compile_nothing():
     before = quick_step.num_traces()
     wb.evidence(model, wb.zoo.gaussian.simulate(1000, seed=2), wb.SMC(), seed=3, progress=False)
     assert quick_step.num_traces() == before
+
+
+def test_a_copy_of_a_method_moves_as_the_method_does():
+    model = wb.Model({"x": dist.Normal(0.0, 1.0)}, total_log_likelihood=lambda p: -50 * p["x"] ** 2)
+    method = wb.SMC(**SMALL)
+    methods = [method, copy.deepcopy(method), pickle.loads(pickle.dumps(method))]
+    found = [wb.evidence(model, None, method, seed=1).log_evidence for method in methods]
+    assert found[0] == found[1] == found[2]
+
+
+def test_islands_of_which_most_are_dead():
+    """Likelihoods that only one prior draw in thirty has."""
+
+    def narrow(p):
+        return jnp.where(p["x"] < 0.03, 0.0, -jnp.inf)
+
+    model = wb.Model({"x": dist.Uniform(0.0, 1.0)}, total_log_likelihood=narrow)
+    for seed in SEEDS:
+        found = wb.evidence(model, None, wb.SMC(num_particles=16), seed=seed)
+        assert found.log_evidence == pytest.approx(math.log(0.03), abs=1.5)
+        assert found.flags

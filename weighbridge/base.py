@@ -70,7 +70,8 @@ class Status(enum.Enum):
         "still drifting",
         "particles at the end of the path went on drifting when moved on: they have lagged behind, "
         "and the log evidence is likely to be too low",
-        'Use more moves (moves=wb.AdaptiveHMC(max_moves=50)), moves="slice", a higher target_ess, '
+        "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
+        'moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
     )
     PATH_LOST = (

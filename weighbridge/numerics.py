@@ -79,7 +79,7 @@ class Program(Generic[Result]):
         return self.compiled.eval_shape(*args, **kwargs)
 
     def num_traces(self) -> int:
-        """For how many kinds of arguments it has been traced."""
+        """How many kinds of arguments it has been called with; a new one may be traced anew."""
         return int(self.compiled._cache_size())
 
 

@@ -284,7 +284,9 @@ def memory(start: Array, middle: Array, end: Array, alive: Array, num_moves: Arr
     .. math:: c_m = c_\infty + (1 - c_\infty) \rho^m,
 
     so that c after half of the moves and c after all of them tell rho^m, whatever remains in the
-    end. Returns the means over coordinates of c_m and of rho^m, the second at most the first.
+    end. Few moves cannot tell what fades slowly from what stays: of a coordinate that fades at two
+    rates the faster one counts. Returns the means over coordinates of c_m and of rho^m, the second
+    at most the first.
     """
     half, whole = remembered(start, middle, alive), remembered(start, end, alive)
     first = jnp.maximum(num_moves // 2, 1)

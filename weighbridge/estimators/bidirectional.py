@@ -121,7 +121,9 @@ def bidirectional(
         raise ModelError(
             "Bounds need a total_log_likelihood that JAX can compile: write it with jax.numpy."
         )
-    mover = choose_mover(chosen.moves, model.dimension, count, on_host=False)
+    mover = choose_mover(
+        chosen.moves, model.dimension, count, on_host=False, default=chosen.default_moves
+    )
     require_freezable(mover)
 
     run = _Run(chosen, seed, Path(model, (), term))

@@ -95,6 +95,8 @@ def _proposals(
         ahead = (group - own) % num_groups
         others = (ahead > 0) & (2 * ahead < num_groups)
         weights = share[others].reshape(-1)
+        if not weights.sum() > 0:
+            return None
         weights = weights / weights.sum()
         if not 1 / np.sum(weights**2) >= ENOUGH_PARTICLES * dimension:
             return None

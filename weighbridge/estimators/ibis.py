@@ -41,7 +41,6 @@ from weighbridge.estimators.tempering import (
     is_unadjusted,
 )
 from weighbridge.estimators.walks import (
-    DEFAULT_MOVES,
     Moves,
     check_moves,
     choose_mover,
@@ -90,7 +89,7 @@ class IBIS:
         num_particles: particles of each island.
         target_ess: a stage ends before the ESS, averaged over islands, falls below this fraction
             of the particles.
-        moves: how particles move, as in ``SMC``.
+        moves: how particles move, as in ``SMC``; by default ``AdaptiveHMC()``.
         resampling: systematic, stratified, multinomial or residual.
 
     >>> import weighbridge as wb
@@ -103,7 +102,7 @@ class IBIS:
     num_islands: int = 16
     num_particles: int = 64
     target_ess: float = 0.5
-    moves: Moves = DEFAULT_MOVES
+    moves: Moves | None = None
     resampling: str = "systematic"
 
     states_error: ClassVar[bool] = True

@@ -159,9 +159,9 @@ class AdaptiveHMC(Adaptive):
     In the metric's coordinates a trajectory is about a quarter turn, of varying length; where the
     target has a guide (see ``Target.guide``) it follows that. The step
     size follows the acceptance from move to move. The number of moves is what at the power before
-    would have taken the correlation with the start to ``decorrelated``: decided beforehand,
-    because to stop when the particles look right is to choose them. Buchholz, Chopin & Jacob
-    (2021), Bayesian Analysis 16:745-771.
+    would have taken the correlation with the start to ``decorrelated``, or to where it falls no
+    further: decided beforehand, because to stop when the particles look right is to choose them.
+    Buchholz, Chopin & Jacob (2021), Bayesian Analysis 16:745-771.
 
     Attributes:
         step_size: leapfrog step in units of the particles' spread.
@@ -169,7 +169,7 @@ class AdaptiveHMC(Adaptive):
         trajectory: length of a trajectory, in units of the particles' spread.
         target_acceptance: acceptance that the step size is tuned to.
         max_moves: moves at most.
-        decorrelated: correlation to reach.
+        decorrelated: correlation to reach, of what fades; less makes more moves.
         max_leapfrog: steps of a trajectory at most. Where the step must be so small, as between
             separate modes, longer trajectories cost more than they bring.
         spread: each particle takes steps shorter by a factor between 1 and e^-spread, drawn anew
@@ -247,4 +247,7 @@ class AdaptiveHMC(Adaptive):
     def falling(self) -> AdaptiveHMC:
         """Short moves: the way down is not to be forgotten, only to be found."""
         moves, leapfrog = FALLING_MOVES, FALLING_LEAPFROG
-        return replace(self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog)
+        # All of them at every power, however much is forgotten: there is a way to go.
+        return replace(
+            self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog, decorrelated=1e-9
+        )

@@ -21,12 +21,12 @@ class SMC(Tempering):
               p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
 
     The next power is where the conditional ESS meets its target; particles are resampled when
-    their weights have degenerated, and moved until they have forgotten where they were. Where the
-    posterior is near enough to a Gaussian, a bridge between the last particles and Gaussians fitted
-    to them (see ``estimators.bridge``) gives the answer, with a far smaller error; where it is not,
-    by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has both. Del Moral,
-    Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob (2021), Bayesian
-    Analysis 16:745-771.
+    their weights have degenerated, and moved until they have forgotten most of where they were.
+    Where the posterior is near enough to a Gaussian, a bridge between the last particles and
+    Gaussians fitted to them (see ``estimators.bridge``) gives the answer, with a far smaller error;
+    where it is not, by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has
+    both. Del Moral, Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob
+    (2021), Bayesian Analysis 16:745-771.
 
     Args:
         num_islands: independent populations; their spread is the error bar.
@@ -74,7 +74,7 @@ class SMC(Tempering):
                 f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
                 f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
             )
-        if not isinstance(self.moves, str | Adaptive):
+        if self.moves is not None and not isinstance(self.moves, str | Adaptive):
             raise MethodError(
                 f"waste_free=True keeps the states of chains that tune themselves: use moves from "
                 f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."

@@ -73,7 +73,7 @@ class Tempering:
     num_islands: int = 16
     num_particles: int = 64
     target_ess: float = 0.5
-    moves: Moves = DEFAULT_MOVES
+    moves: Moves | None = None
     max_annealing_steps: int = 2000
 
     states_error: ClassVar[bool] = True

@@ -29,7 +29,8 @@ class Thermodynamic(Tempering):
     2011, Systematic Biology 60:150-160).
 
     Args:
-        num_islands, num_particles, target_ess, moves, max_annealing_steps: as in ``SMC``.
+        num_islands, num_particles, target_ess, max_annealing_steps: as in ``SMC``.
+        moves: likewise; by default ``AdaptiveHMC()``.
         rule: trapezium or stepping_stones.
     """
 

@@ -150,7 +150,6 @@ MOVES: dict[str, Callable[[int], Adaptive]] = {
     "slice": _slice,
     "stretch": _stretch,
 }
-# What methods use unless told otherwise; on the host, where there is no gradient, a random walk.
 DEFAULT_MOVES = AdaptiveHMC()
 
 Moves = str | Kernel | Mover
@@ -160,7 +159,7 @@ def check_moves(moves: object) -> None:
     """Refuse what is no mover, no kernel and no name of one."""
     if isinstance(moves, str) and moves not in MOVES:
         raise MethodError(f"There are no moves {moves!r}; there are {list(MOVES)}.")
-    if not isinstance(moves, str | Kernel | Mover):
+    if moves is not None and not isinstance(moves, str | Kernel | Mover):
         raise MethodError(
             f"moves must be one of {list(MOVES)}, a mover such as wb.AdaptiveHMC(), or a kernel "
             f"such as wb.SGHMC(), not {moves!r}."
@@ -173,7 +172,7 @@ def check_moves(moves: object) -> None:
 
 
 def choose_mover(
-    moves: Moves,
+    moves: Moves | None,
     dimension: int,
     num_rows: int,
     *,
@@ -182,12 +181,15 @@ def choose_mover(
 ) -> Mover:
     """The mover for a model: by name, a kernel repeated, itself, or a method's default.
 
-    A kernel has step sizes for one row, and is rescaled to the rows that are in.
+    By default on the host, where there is no gradient, a random walk. Movers by name go on for as
+    long as the default does. A kernel has step sizes for one row, and is rescaled to the rows that
+    are in.
     """
-    if moves is DEFAULT_MOVES:
+    if moves is None:
         moves = "random_walk" if on_host else default
     if isinstance(moves, str):
-        mover: Mover = MOVES[moves](dimension)
+        named: Any = MOVES[moves](dimension)
+        mover: Mover = replace(named, decorrelated=default.decorrelated)
     elif isinstance(moves, Kernel):
         mover = Repeat(moves, REPEATED_MOVES, rows_past=1.0, rows_chunk=float(num_rows))
     else:
