@@ -309,7 +309,8 @@ def test_rows_that_are_impossible_at_the_anchor():
         return jnp.where(row["y"] < p["a"], -jnp.log(p["a"]), -jnp.inf)
 
     model = wb.Model({"a": dist.HalfNormal(2.0)}, uniform)
-    method = wb.SGAIS(num_particles=32)
+    # Enough of them for every island to have some that believe in the largest row.
+    method = wb.SGAIS(num_particles=128)
     given = ({"y": y[first : first + 500]} for first in range(0, 3000, 500))
     found = wb.evidence(model, given, method, seed=0)
     # p(data) = int_max^inf sqrt(2 / pi) / 2 e^{-a^2 / 8} a^-n da

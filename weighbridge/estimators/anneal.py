@@ -16,12 +16,16 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 
 from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.numerics import jit, jit_for_speed
-from weighbridge.particles import effective_sample_size, log_mean_exp, require_resampling
+from weighbridge.particles import (
+    effective_sample_size,
+    log_mean_exp,
+    relative_weights,
+    require_resampling,
+)
 from weighbridge.pytrees import register_dataclass
 from weighbridge.relabel import Walls
 from weighbridge.target import Target, Tempered, Term
@@ -33,6 +37,8 @@ SEARCH_STEPS = 40
 DIVERGENCE = 1000.0
 # Names the stream of random numbers that steps draw their keys from.
 STEP_STREAM = 2
+# And the one that prior draws do.
+DRAW_STREAM = 15
 # Told the power reached, the log evidence so far and the number of steps.
 Report = Callable[[float, float, int], None]
 
@@ -185,13 +191,13 @@ def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | floa
     Zhou, Johansen & Aston (2016), J. Comput. Graph. Stat. 25:701-726. With equal W it is the
     ESS of Kong, Liu & Wong (1994). Particles at -inf count for nothing at any positive step.
     """
-    finite = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
-    log_share = jnp.where(finite, log_weight - logsumexp(log_weight), -jnp.inf)
-    height = jnp.where(finite, log_likelihood, 0.0)
-    height = height - jnp.max(jnp.where(finite, height, -jnp.inf))
-    tilted = jnp.where(finite, step * height, 0.0)
-    log_ess = 2 * logsumexp(log_share + tilted) - logsumexp(log_share + 2 * tilted)
-    return jnp.where(jnp.any(finite), log_weight.shape[0] * jnp.exp(log_ess), 0.0)
+    weight, _ = relative_weights(log_weight)
+    finite = jnp.isfinite(log_likelihood) & (weight > 0)
+    highest = jnp.max(jnp.where(finite, log_likelihood, -jnp.inf))
+    tilt = jnp.where(finite, jnp.exp(step * (log_likelihood - highest)), 0.0)
+    square = jnp.sum(weight) * jnp.sum(weight * tilt**2)
+    ratio = jnp.sum(weight * tilt) ** 2 / jnp.where(square > 0, square, 1.0)
+    return log_weight.shape[0] * ratio
 
 
 def choose_increment(
@@ -326,7 +332,8 @@ def _resample(
 def moments(log_likelihood: Array, log_weight: Array) -> tuple[Array, Array]:
     """Weighted mean and variance of the chunk's log-likelihood over one island."""
     usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
-    share = jnp.where(usable, jax.nn.softmax(jnp.where(usable, log_weight, -jnp.inf)), 0.0)
+    weight, _ = relative_weights(jnp.where(usable, log_weight, -jnp.inf))
+    share = weight / jnp.maximum(jnp.sum(weight), 1.0)
     values = jnp.where(usable, log_likelihood, 0.0)
     mean = jnp.sum(share * values)
     return mean, jnp.sum(share * (values - mean) ** 2)
@@ -491,17 +498,24 @@ def stable_moves(path: Path, power: Array, before: Array, after: Array) -> Array
     return jnp.all(jnp.isfinite(after), axis=-1) & (fall < DIVERGENCE)
 
 
-@partial(jit, static_argnums=3)
-def draw_cloud(model: Model, key: Array, islands: Array, num_particles: int) -> Cloud:
-    """Particles from the prior, with weights of 1; each island has a key of its own."""
+def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int) -> Cloud:
+    """Particles from the prior, with weights of 1; each island has a stream of keys of its own."""
+    high, low = map(int, np.asarray(jax.random.key_data(key)))
 
-    def draw(island: Array) -> Array:
-        keys = jax.random.split(jax.random.fold_in(key, island), num_particles)
-        return jax.vmap(model.draw)(keys)
+    def numbers(island: int) -> np.ndarray:
+        stream = np.random.Philox(key=[high << 32 | low, DRAW_STREAM], counter=[0, island, 0, 0])
+        return np.random.Generator(stream).integers(0, 2**32, (num_particles, 2), np.uint32)
 
-    position = jax.vmap(draw)(islands)
+    return _draw_cloud(model, np.stack([numbers(int(island)) for island in islands]))
+
+
+@jit
+def _draw_cloud(model: Model, key_data: Array) -> Cloud:
+    """Draws by keys that were made on the host, so that none is compiled."""
+    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    position = jax.vmap(jax.vmap(model.draw))(keys)
     shape = position.shape[:2]
-    origin = jnp.broadcast_to(jnp.arange(num_particles), shape)
+    origin = jnp.broadcast_to(jnp.arange(shape[1]), shape)
     return Cloud(position, jnp.zeros(shape), origin)
 
 
