@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for each row")
     parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--merge", action="store_true", help="keep rows that were measured before")
+    parser.add_argument("--again", action="store_true", help="with --merge: also what is there")
     options = parser.parse_args()
     known = report.load("calibration") if options.merge else {}
     for name, problem in PROBLEMS.items():
@@ -95,7 +96,8 @@ def main() -> None:
             by_rows = isinstance(
                 method, wb.SGAIS | wb.PublishedSGAIS | wb.IBIS | wb.SequentialSGMCMC
             )
-            if f"{name} | {method_name}" in known or (by_rows and problem.data is None):
+            there = f"{name} | {method_name}" in known and not options.again
+            if there or (by_rows and problem.data is None):
                 continue
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
             once = wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
