@@ -30,7 +30,7 @@ from weighbridge.particles import Combined
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
 QUENCH_STREAM = 3
-QUENCH = np.array([4.0, 16.0, 64.0])
+QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 # Particles that do not drift are said to with this probability, if by more than the error.
 FALSE_ALARM = 1e-3
 # Particles within this many nats of the best have ended in modes of one height.
