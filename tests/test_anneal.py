@@ -14,10 +14,10 @@ from weighbridge.estimators.anneal import (
     Path,
     Settings,
     anneal,
-    choose_increment,
     step_keys,
 )
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.powers import choose_increment
 from weighbridge.model import draw_positions
 from weighbridge.particles import RESAMPLING
 from weighbridge.target import Rows

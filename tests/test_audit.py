@@ -39,7 +39,7 @@ def test_a_narrow_mode_is_found_and_answered(seed):
 
 
 def test_a_narrow_mode_is_found_by_every_seed():
-    """With half as many powers beyond the end one run in ten would not see it."""
+    """With half as many powers beyond the end some would not see it."""
     problem = problems.spike_and_slab()
     assert all(Status.MASS_MISSED in weigh(problem, seed).flags for seed in range(100, 130))
 

@@ -108,7 +108,7 @@ def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
     def compiles(chosen: Options) -> bool:
         try:
             jax.jit(lambda: 0, compiler_options=chosen).lower().compile()
-        except Exception:
+        except Exception:  # what is raised differs between versions, as the settings do
             return False
         return True
 

@@ -88,7 +88,7 @@ def residual(key: Array, log_weights: Array) -> Array:
 def _invert(points: Array, log_weights: Array) -> Array:
     share, _ = relative_weights(log_weights)
     if len(share) <= FEW:
-        # All sums and all comparisons at once compile in a third of the time.
+        # All sums and all comparisons at once are quicker to compile.
         cumulative = jnp.tril(jnp.ones((len(share), len(share)))) @ share
         chosen = jnp.sum(points[:, None] >= cumulative / cumulative[-1], axis=1)
     else:

@@ -190,7 +190,7 @@ class Adaptive:
     ) -> tuple[AdaptiveInfo, Self]:
         """How the moves went, and the mover for the next power."""
         start, end, alive = first.state, last.state, setting.alive
-        # Coordinates and densities side by side: once compiled is half the time of twice.
+        # Coordinates and densities side by side, so that this is compiled once.
         before = _beside(start.position, start.log_density)
         after = _beside(end.position, end.log_density)
         found = memory(before, _beside(*last.middle), after, alive, num_moves)

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
 
 from weighbridge.estimators.adaptive import Adaptive
-from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings, anneal
+from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings
 from weighbridge.estimators.crossing import log_densities, log_normal
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
@@ -75,26 +75,21 @@ class Audit(NamedTuple):
 
 def audit(
     seed: int,
-    islands: np.ndarray,
+    go: Callable[..., Annealed],
     outcome: Annealed,
     path: Path,
     stated: Combined,
-    take_step: Callable[..., Any],
-    resampling: str,
-    chain_length: int,
+    *,
     roam: bool,
 ) -> Audit | None:
     """Look again at particles that have reached the end; None if their moves cannot tell.
 
     Args:
         seed: of the run.
-        islands: numbers of the islands.
+        go: ``anneal`` as it took the path, so that nothing is compiled anew.
         outcome: of the path.
         path: from the prior to the posterior.
         stated: the evidence along the path, with its error.
-        take_step: as in ``anneal``; this and the next two so that nothing is compiled anew.
-        resampling: likewise.
-        chain_length: likewise.
         roam: whether to see if they drift. A bridge that holds says that they are where the
             density is, better than a drift could.
     """
@@ -103,19 +98,14 @@ def audit(
         return None
 
     def on(stage: int, cloud: Cloud, mover: Adaptive, below: float, powers: np.ndarray) -> Annealed:
-        return anneal(
-            seed,
+        return go(
             stage,
-            islands,
-            cloud,
-            lambda _: path,
-            mover,
-            Settings(0.5, below),
+            cloud=cloud,
+            path_at=lambda _: path,
+            mover=mover,
+            settings=Settings(0.5, below),
             schedule=powers,
             start=1.0,
-            resampling=resampling,
-            chain_length=chain_length,
-            take_step=take_step,
         )
 
     cloud, before = outcome.cloud, None

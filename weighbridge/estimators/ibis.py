@@ -20,11 +20,11 @@ from weighbridge.estimators.anneal import (
     Path,
     Settings,
     anneal,
-    conditional_ess,
     draw_cloud,
 )
 from weighbridge.estimators.checks import require_fraction, require_particles
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.powers import conditional_ess
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,

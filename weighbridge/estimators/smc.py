@@ -54,8 +54,7 @@ class SMC(Tempering):
     True
     """
 
-    # Short steps with few moves each: for the same time the path has half the variance of long
-    # steps with many.
+    # Short steps with few moves each have a smaller variance than long ones with many.
     target_ess: float = 0.7
     resampling: str = "systematic"
     waste_free: bool | int = False

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import jax
@@ -166,22 +167,24 @@ class Tempering:
         if host is None:
             many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
             take_step = anneal_step if many else quick_step
-        scheme = self.resampling_scheme()
+        go = partial(
+            anneal,
+            seed,
+            islands=islands,
+            resampling=self.resampling_scheme(),
+            chain_length=self.chain_length,
+            take_step=take_step,
+        )
         try:
-            outcome = anneal(
-                seed,
+            outcome = go(
                 0,
-                islands,
-                cloud,
-                lambda _: labels.within(lead.path()),
-                mover,
-                Settings(self.target_ess, self.resample_below),
+                cloud=cloud,
+                path_at=lambda _: labels.within(lead.path()),
+                mover=mover,
+                settings=Settings(self.target_ess, self.resample_below),
                 schedule=self.schedule(),
-                resampling=scheme,
-                chain_length=self.chain_length,
                 max_steps=self.max_annealing_steps,
                 report=report,
-                take_step=take_step,
                 between=between,
             )
         except Exception as error:
@@ -202,17 +205,7 @@ class Tempering:
         holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
         second = None
         if first_island == 0:  # further rounds of islands would see the same
-            second = audit(
-                seed,
-                islands,
-                outcome,
-                path,
-                combined,
-                take_step,
-                scheme,
-                self.chain_length,
-                roam=not holds,
-            )
+            second = audit(seed, go, outcome, path, combined, roam=not holds)
         decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
