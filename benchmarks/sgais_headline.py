@@ -3,7 +3,8 @@
 Every row of the tables is measured in a process of its own, so that its first answer is that of a
 fresh one, compilation included and no program taken from the disk. ``--only`` takes names of rows
 or beginnings of them (linear-1e6, mixture, stream, compare-softmax-smc); ``--merge`` keeps what
-earlier runs measured, and the references that they found.
+earlier runs measured, and the references that they found; with ``--more`` their seeds too, and only
+those that are missing are run.
 """
 
 from __future__ import annotations
@@ -172,10 +173,13 @@ def measure(row: Row, options: argparse.Namespace, records: dict[str, Any]) -> d
         data = jax.tree_util.tree_map(lambda leaf: leaf[order], data)
     needs_smc = options.smc_seeds > 0 and (row.reference == "SMC" or row.check_rows > 0)
     record: dict[str, Any] = {"problem": row.problem, "rows": rows, "startup": startup, "runs": []}
+    if options.more and records.get(options.work, {}).get("rows") == rows:
+        record = records[options.work]
+        record.pop("note", None)
     run = run_stream if row.kind == "stream" else run_at_once
     num_seeds = min(options.seeds, SEEDS_OF_A_CURVE) if row.kind == "compare" else options.seeds
     limit = options.time_limit / 2 if needs_smc else options.time_limit
-    for seed in range(num_seeds):
+    for seed in range(len(record["runs"]), num_seeds):
         spent = time.perf_counter() - began
         if seed and spent + record["runs"][-1]["seconds"] > limit:
             record["note"] = f"{seed} of {num_seeds} seeds within the time limit"
@@ -210,7 +214,7 @@ def send(name: str, options: argparse.Namespace) -> str:
     """Have one row measured by a process of its own; what went wrong, if anything did."""
     command = [sys.executable, "-m", "benchmarks.sgais_headline", f"--work={name}"]
     command += [f"--{o}={getattr(options, o.replace('-', '_'))}" for o in PASSED_ON]
-    command += ["--new-references"] * options.new_references
+    command += ["--new-references"] * options.new_references + ["--more"] * options.more
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": "0"}
     patience = PATIENCE * options.time_limit + 60
     try:
@@ -231,7 +235,8 @@ def attempt(name: str, options: argparse.Namespace, hopeless: set[str]) -> None:
     if not outcome:
         return
     records = report.load(NAME, options.output)
-    if records.get(name) == before:  # of this attempt there is nothing, and nothing older is kept
+    kept = options.more and before is not None
+    if records.get(name) == before and not kept:  # of this attempt there is nothing
         rows = min(row.rows, options.rows or row.rows)
         records[name] = {"problem": row.problem, "rows": rows, "runs": []}
         hopeless.add(name)
@@ -259,6 +264,7 @@ def parser() -> argparse.ArgumentParser:
     add("--smc-seeds", type=int, default=20, help="runs of SMC as a reference; 0 for none")
     add("--smc-rows", type=int, default=0, help="data rows at which SMC checks a reference")
     add("--merge", action="store_true", help="keep earlier results, and their references")
+    add("--more", action="store_true", help="with --merge: add seeds to those that are there")
     add("--new-references", action="store_true", help="find the references again")
     add("--tables", action="store_true", help="only write the tables of earlier results")
     add("--output", type=Path, default=report.RESULTS, help="folder of the results")

@@ -70,7 +70,7 @@ def test_a_missed_mode_ends_the_rounds_of_a_tolerance():
         problem.model, None, wb.SMC(), seed=0, tolerance=1e-4, time_limit=60, progress=False
     )
     assert {Status.MASS_MISSED, Status.TOLERANCE_NOT_REACHED} <= set(result.flags)
-    assert len(result.diagnostics["island_log_evidence"]) == 16
+    assert "num_rounds" not in result.diagnostics
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,7 +14,7 @@ from weighbridge.base import MethodError, Status
 from weighbridge.estimators import SGAIS, Method, PublishedSGAIS
 from weighbridge.estimators.streamed import DISAGREEMENT as SGAIS_DISAGREEMENT
 from weighbridge.estimators.streamed import HEAT_MATTERS
-from weighbridge.estimators.tempering import DISAGREEMENT
+from weighbridge.estimators.tempering import DISAGREEMENT, Tempering
 from weighbridge.particles import Combined
 from weighbridge.result import Evidence
 
@@ -31,6 +31,10 @@ COUNTS = (
     "stalled",
 )
 ERRORS = ("genealogy_error", "settled_error")
+# Islands that a round is not divided below: the spread of fewer says little of the error.
+LEAST_OF_A_ROUND = 8
+# And particles of a round for each dimension: a bridge between fewer and their Gaussians fails.
+PARTICLES_FOR_EACH = 10
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,23 @@ class Limits:
                 "A tolerance needs a method that states its error: one with four or more islands, "
                 "and not SGAIS.published()."
             )
+
+
+def of_a_round(method: Tempering, dimension: int) -> Tempering:
+    """The method for one of the rounds of a tolerance: with half of its islands, if those are many.
+
+    Half may be enough, above all where a bridge is the answer, as long as they have particles for
+    its Gaussians; what is left to do costs the same in two rounds as in one.
+
+    >>> from weighbridge import SMC
+    >>> [of_a_round(SMC(num_islands=islands), 5).num_islands for islands in (10, 16, 32)]
+    [10, 8, 16]
+    >>> of_a_round(SMC(), 100).num_islands
+    16
+    """
+    half = method.num_islands // 2
+    enough = half * method.num_particles >= PARTICLES_FOR_EACH * dimension
+    return replace(method, num_islands=half) if enough and half >= LEAST_OF_A_ROUND else method
 
 
 def run_rounds(
@@ -86,7 +107,7 @@ def run_rounds(
         if tolerance is None:
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
-        pending = [n for n in pending if not merged_error(rounds[n], method)[0] <= tolerance]
+        pending = [n for n in pending if not _surely(rounds[n], method) <= tolerance]
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
         pending = [name for name in pending if name not in stuck]
         missed |= stuck
@@ -95,6 +116,16 @@ def run_rounds(
         flags = (*merged[name].flags, Status.TOLERANCE_NOT_REACHED)
         merged[name] = replace(merged[name], flags=flags)
     return merged
+
+
+def _surely(results: Sequence[Evidence], method: Method) -> float:
+    """The error of several rounds, with what it may be off by itself added.
+
+    A standard deviation of J islands is uncertain by a share of about 1 / sqrt(2 (J - 1)): to stop
+    where it happens to be small is to stop too early.
+    """
+    count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
+    return merged_error(results, method)[0] * (1.0 + 1.0 / math.sqrt(2.0 * (count - 1)))
 
 
 def _bias(results: Sequence[Evidence]) -> float:

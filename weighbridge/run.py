@@ -31,7 +31,7 @@ from weighbridge.model_rows import check_row_function, split_weight
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.quarantine import Quarantine
 from weighbridge.result import Evidence
-from weighbridge.rounds import Limits, run_rounds
+from weighbridge.rounds import Limits, of_a_round, run_rounds
 from weighbridge.sources import Source, open_source
 from weighbridge.watched import WatchedRun, annealing_steps
 
@@ -381,6 +381,9 @@ def weigh_together(
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None
+            if numbered:
+                dimension = max(c.model.dimension for c in competitors.values())
+                method = of_a_round(method, dimension)
             one_round = _held_rounds(competitors, source, method, seed, policy, reporter, numbered)
             return run_rounds(one_round, names, method, limits, repeatable=True)
         rows = source.num_rows if source.in_memory else None

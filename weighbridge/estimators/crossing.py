@@ -23,6 +23,9 @@ from weighbridge.numerics import jit
 
 # Names the stream of random numbers that the Gaussians' draws come from.
 BRIDGE_STREAM = 4
+# Particles for each dimension from which on a Gaussian is fitted to their scores: on a Gaussian
+# density one would do, and whether the fit is good is seen from its tails.
+ENOUGH_SCORES = 1.25
 
 # Mean, and a triangular square root of the covariance.
 Gaussian = tuple[np.ndarray, np.ndarray]
@@ -57,10 +60,13 @@ def bridge_to_gaussians(
     height, score = log_densities(path, position, differentiable=differentiable)
     if adjust is not None:
         height = height + adjust(position)
-    fits: list[Fit] = [fit_moments] if score is None else [fit_scores, fit_moments]
+    fits: list[tuple[Fit, float]] = [(fit_moments, ENOUGH_PARTICLES)]
+    if score is not None:
+        fits = [(fit_scores, ENOUGH_SCORES), *fits]
     found: list[Bridged] = []
-    for number, fit in enumerate(fits):
-        proposals = _proposals(position, position if score is None else score, log_weight, fit)
+    for number, (fit, enough) in enumerate(fits):
+        scores = position if score is None else score
+        proposals = _proposals(position, scores, log_weight, fit, enough)
         if proposals is None:
             continue
         stream = np.random.Philox(key=[seed, BRIDGE_STREAM], counter=[0, first_island, number, 0])
@@ -81,9 +87,9 @@ def bridge_to_gaussians(
 
 
 def _proposals(
-    position: np.ndarray, score: np.ndarray, log_weight: np.ndarray, fit: Fit
+    position: np.ndarray, score: np.ndarray, log_weight: np.ndarray, fit: Fit, enough: float
 ) -> list[tuple[np.ndarray, Gaussian]] | None:
-    """Which islands have which Gaussian; None if there are too few particles, or none fits."""
+    """Which islands have which Gaussian; None if one would have too few particles, or none fits."""
     num_groups = 5 if len(position) >= 5 else 3
     group = np.arange(len(position)) % num_groups
     dimension = position.shape[-1]
@@ -98,7 +104,7 @@ def _proposals(
         if not weights.sum() > 0:
             return None
         weights = weights / weights.sum()
-        if not 1 / np.sum(weights**2) >= ENOUGH_PARTICLES * dimension:
+        if not 1 / np.sum(weights**2) >= enough * dimension:
             return None
         where, scores = (leaf[others].reshape(-1, dimension) for leaf in (position, score))
         try:

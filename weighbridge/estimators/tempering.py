@@ -64,7 +64,7 @@ FEW_PARTICLES = 2.0
 DISAGREEMENT = 3.0
 LOW_ACCEPTANCE = 0.2
 # Rows times coordinates from which on a step is compiled to run fast, and not to compile fast.
-MANY_NUMBERS = 5_000
+MANY_NUMBERS = 100_000
 
 
 @dataclass(frozen=True)
