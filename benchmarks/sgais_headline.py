@@ -162,8 +162,16 @@ def ask_smc(
             options.save(record)
 
 
-def measure(row: Row, options: argparse.Namespace, records: dict[str, Any]) -> dict[str, Any]:
-    """One row: the first seed, the reference, the other seeds, and last what SMC must find."""
+def measure(
+    row: Row,
+    options: argparse.Namespace,
+    records: dict[str, Any],
+    before: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One row: the first seed, the reference, the other seeds, and last what SMC must find.
+
+    Of a record from before, on as many rows, the runs and the reference are kept.
+    """
     startup = time.time() - options.began
     began = time.perf_counter()
     problem, rows = PROBLEMS[row.problem](), min(row.rows, options.rows or row.rows)
@@ -173,9 +181,9 @@ def measure(row: Row, options: argparse.Namespace, records: dict[str, Any]) -> d
         data = jax.tree_util.tree_map(lambda leaf: leaf[order], data)
     needs_smc = options.smc_seeds > 0 and (row.reference == "SMC" or row.check_rows > 0)
     record: dict[str, Any] = {"problem": row.problem, "rows": rows, "startup": startup, "runs": []}
-    if options.more and records.get(options.work, {}).get("rows") == rows:
-        record = records[options.work]
-        record.pop("note", None)
+    if before is not None and before["rows"] == rows:
+        record = {key: value for key, value in before.items() if key != "note"}
+        record["runs"] = list(record["runs"])
     run = run_stream if row.kind == "stream" else run_at_once
     num_seeds = min(options.seeds, SEEDS_OF_A_CURVE) if row.kind == "compare" else options.seeds
     limit = options.time_limit / 2 if needs_smc else options.time_limit
@@ -207,7 +215,7 @@ def work(name: str, options: argparse.Namespace) -> None:
         report.save(NAME, records | {name: record}, options.output)
 
     options.save = save
-    save(measure(ROWS[name], options, earlier))
+    save(measure(ROWS[name], options, earlier, earlier.get(name) if options.more else None))
 
 
 def send(name: str, options: argparse.Namespace) -> str:

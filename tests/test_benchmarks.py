@@ -138,6 +138,13 @@ def test_the_headline_of_sgais_on_toy_sizes(tmp_path, monkeypatch):
     assert "answer <= 0.01" in text
     assert "MB at rows" in text
     assert (tmp_path / "sgais-linear.png").stat().st_size > 1_000
+    # More seeds are added to those that are there.
+    more = sgais_headline.parser().parse_args([*arguments, "--seeds=2", "--more"])
+    sgais_headline.work("linear-1e6", more)
+    runs = json.loads((tmp_path / "sgais.json").read_text())["linear-1e6"]["runs"]
+    assert runs[0] == records["linear-1e6"]["runs"][0]
+    assert len(runs) == 2
+    assert runs[1]["path"] != runs[0]["path"]
 
 
 def test_the_shift_study_on_a_toy_size(tmp_path):

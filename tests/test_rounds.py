@@ -152,6 +152,41 @@ def test_rounds_end_without_success_and_say_so(limits, repeatable, error):
     assert results["a"].flags[-1] is wb.Status.TOLERANCE_NOT_REACHED
 
 
+def test_an_error_of_few_islands_must_be_surely_small():
+    """Of four islands it is uncertain by 1 / sqrt(6), so a little below the tolerance is not it."""
+    close = made([-10.0, -10.1, -9.9, -10.0], std_error=0.08)
+    asked = []
+
+    def one_round(first_island, names):
+        asked.append(first_island)
+        return {"a": close}
+
+    run_rounds(one_round, ["a"], METHOD, Limits(tolerance=0.1), repeatable=True)
+    assert len(asked) > 1
+    asked.clear()
+    run_rounds(one_round, ["a"], METHOD, Limits(tolerance=0.08 * 1.5), repeatable=True)
+    assert len(asked) == 1
+    # Where there can be no second round the tolerance is reached all the same.
+    result = run_rounds(one_round, ["a"], METHOD, Limits(tolerance=0.1), repeatable=False)["a"]
+    assert result.flags == ()
+
+
+def test_a_tolerance_begins_with_half_of_the_islands():
+    data, model = wb.zoo.gaussian.simulate(100, seed=1), wb.zoo.gaussian.model()
+
+    def islands(method, **limits):
+        found = wb.evidence(model, data, method, progress=False, **limits)
+        return len(found.diagnostics["island_log_evidence"])
+
+    assert islands(wb.SMC()) == 16
+    assert islands(wb.SMC(), tolerance=0.1) == 8
+    assert islands(wb.SMC(num_islands=12), tolerance=0.1) == 12
+    # A path alone needs more, in rounds of eight.
+    several = islands(wb.AIS(), tolerance=0.03)
+    assert several > 8
+    assert several % 8 == 0
+
+
 def test_more_islands_do_not_replace_an_answer_that_all_of_them_miss():
     """It is by importance sampling where they were not, so their mean would be a step back."""
     asked = []

@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge.base import MethodError, Status
 from weighbridge.estimators import SGAIS, Method, PublishedSGAIS
+from weighbridge.estimators.audit import drift_diagnostics, is_drifting
 from weighbridge.estimators.streamed import DISAGREEMENT as SGAIS_DISAGREEMENT
 from weighbridge.estimators.streamed import HEAT_MATTERS
 from weighbridge.estimators.tempering import DISAGREEMENT, Tempering
@@ -85,6 +86,7 @@ def run_rounds(
     limits: Limits,
     *,
     repeatable: bool,
+    least: int = 0,
 ) -> dict[str, Evidence]:
     """Run rounds of islands until every model's error is within the tolerance, or time is up.
 
@@ -94,6 +96,7 @@ def run_rounds(
         method: whose islands they are.
         limits: when to stop.
         repeatable: whether there can be a second round.
+        least: islands from which on an answer by their path alone may be enough.
     """
     began = time.perf_counter()
     rounds: dict[str, list[Evidence]] = {name: [] for name in names}
@@ -107,10 +110,10 @@ def run_rounds(
         if tolerance is None:
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
-        pending = [n for n in pending if not _surely(rounds[n], method) <= tolerance]
+        pending = [n for n in pending if not _surely(rounds[n], method, least) <= tolerance]
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
         pending = [name for name in pending if name not in stuck]
-        missed |= stuck
+        missed |= {n for n in stuck if not merged_error(rounds[n], method)[0] <= tolerance}
     merged = {name: merge(results, method) for name, results in rounds.items()}
     for name in missed:
         flags = (*merged[name].flags, Status.TOLERANCE_NOT_REACHED)
@@ -118,13 +121,16 @@ def run_rounds(
     return merged
 
 
-def _surely(results: Sequence[Evidence], method: Method) -> float:
+def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
     """The error of several rounds, with what it may be off by itself added.
 
     A standard deviation of J islands is uncertain by a share of about 1 / sqrt(2 (J - 1)): to stop
-    where it happens to be small is to stop too early.
+    where it happens to be small is to stop too early. That of a path, which no bridge confirms, is
+    unknown from too few.
     """
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
+    if count < least and not all(_by_bridge(r) for r in results):
+        return math.inf
     return merged_error(results, method)[0] * (1.0 + 1.0 / math.sqrt(2.0 * (count - 1)))
 
 
@@ -155,7 +161,7 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
     combined = _all_islands(results, method)
     if len(results) == 1:
         return results[0].std_error, combined
-    bridged = [r for r in results if r.diagnostics.get("answer") == "bridge"]
+    bridged = [r for r in results if _by_bridge(r)]
     if 2 * len(bridged) >= len(results):
         std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
         mean = float(np.mean([r.log_evidence for r in bridged]))
@@ -167,6 +173,10 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
     chance = max(within / len(results), combined.std_error**2)
     std_error = math.hypot(math.sqrt(chance), _bias(results))
     return std_error, combined._replace(std_error=std_error)
+
+
+def _by_bridge(result: Evidence) -> bool:
+    return bool(result.diagnostics.get("answer") == "bridge")
 
 
 def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:
@@ -222,9 +232,15 @@ def _diagnostics(results: Sequence[Evidence], answer: Combined, path: Combined) 
         found |= {"path_log_evidence": path.log_evidence, "path_error": path_error}
     if "answer" in found:
         found["answer"] = "path" if by_path else "bridge"
+    found |= drift_diagnostics(_drifts(results))
     if "heating_bias" in found:
         found["heating_bias"] = _bias(results)
     return found
+
+
+def _drifts(results: Sequence[Evidence]) -> list[np.ndarray]:
+    """How far islands went on drifting, of the rounds that looked."""
+    return [r.diagnostics["island_drift"] for r in results if "island_drift" in r.diagnostics]
 
 
 def _flags(
@@ -238,7 +254,10 @@ def _flags(
     threshold = SGAIS_DISAGREEMENT if streamed else DISAGREEMENT
     # SGAIS evens its islands out on the way: what a round saw then cannot be seen at the end.
     seen_before = streamed and Status.ISLANDS_DISAGREE in raised
+    drifts = _drifts(results)
+    path_error = _all_islands(results, method).std_error
     judged = {
+        Status.DRIFTING: bool(drifts) and is_drifting(np.concatenate(drifts), path_error),
         Status.HEATED: bias > max(HEAT_MATTERS, 2 * chance_error),
         Status.ISLANDS_DISAGREE: seen_before or combined.spread > threshold,
         Status.ERROR_UNKNOWN: math.isnan(std_error),

@@ -381,11 +381,12 @@ def weigh_together(
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None
+            least = method.num_islands
             if numbered:
                 dimension = max(c.model.dimension for c in competitors.values())
                 method = of_a_round(method, dimension)
             one_round = _held_rounds(competitors, source, method, seed, policy, reporter, numbered)
-            return run_rounds(one_round, names, method, limits, repeatable=True)
+            return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
         rows = source.num_rows if source.in_memory else None
         if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
             # Rows that are in memory anyway can all be reached: no reservoir is needed.

@@ -15,8 +15,8 @@ look for that, with the moves and the program that are there already:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
@@ -47,9 +47,8 @@ class Audit(NamedTuple):
     """What a second look found.
 
     Attributes:
-        drift: change of the mean log-likelihood under further moves, in nats; None where they were
-            not made.
-        drifting: whether that is more than chance, and more than the stated error.
+        drift: change of the mean log-likelihood under further moves in each island, in nats; None
+            where they were not made.
         log_evidence: by importance sampling from the Gaussian where the particles fell.
         std_error: its standard error.
         ess: its effective draws; 0 if there was no Gaussian to be had.
@@ -57,13 +56,16 @@ class Audit(NamedTuple):
         log_weight: their log weights, not normalised.
     """
 
-    drift: float | None
-    drifting: bool
+    drift: np.ndarray | None
     log_evidence: float
     std_error: float
     ess: float
     position: np.ndarray
     log_weight: np.ndarray
+
+    def is_drifting(self, path: Combined) -> bool:
+        """Whether the particles went on drifting, by more than the path's stated error."""
+        return self.drift is not None and is_drifting(self.drift, path.std_error)
 
     def exceeds(self, path: Combined) -> bool:
         """Whether the importance sample shows mass that the path has missed."""
@@ -78,9 +80,9 @@ def audit(
     go: Callable[..., Annealed],
     outcome: Annealed,
     path: Path,
-    stated: Combined,
     *,
     roam: bool,
+    quench: bool,
 ) -> Audit | None:
     """Look again at particles that have reached the end; None if their moves cannot tell.
 
@@ -89,12 +91,12 @@ def audit(
         go: ``anneal`` as it took the path, so that nothing is compiled anew.
         outcome: of the path.
         path: from the prior to the posterior.
-        stated: the evidence along the path, with its error.
         roam: whether to see if they drift. A bridge that holds says that they are where the
             density is, better than a drift could.
+        quench: whether to look for higher modes.
     """
     mover = outcome.mover
-    if not isinstance(mover, Adaptive):
+    if not isinstance(mover, Adaptive) or not (roam or quench):
         return None
 
     def on(stage: int, cloud: Cloud, mover: Adaptive, below: float, powers: np.ndarray) -> Annealed:
@@ -112,28 +114,52 @@ def audit(
     if roam:
         roamed = on(DRIFT_STAGE, cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
         cloud, before = roamed.cloud, np.asarray(roamed.steps[0].mean)
-    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH)
-    drift, drifting = None, False
-    if before is not None:
-        drift, drifting = _drift(before, np.asarray(fallen.steps[0].mean), stated.std_error)
-    return Audit(drift, drifting, *_importance(seed, path, fallen.cloud, needs_gradient(mover)))
+    # Where they have roamed to is seen at the first step of the fall.
+    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH if quench else QUENCH[:1])
+    drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
+    if not quench:
+        return Audit(drift, *_nothing(path.model.dimension))
+    return Audit(drift, *_importance(seed, path, fallen.cloud, needs_gradient(mover)))
 
 
-def _drift(before: np.ndarray, after: np.ndarray, std_error: float) -> tuple[float, bool]:
-    """Mean change over islands, and whether a t-test finds it."""
-    change = after - before
-    change = change[np.isfinite(change)]
-    drift = float(change.mean()) if len(change) else math.nan
+def is_drifting(drift: np.ndarray, std_error: float) -> bool:
+    """Whether a t-test over islands finds a change, and one above the stated error.
+
+    >>> is_drifting(np.array([1.0, 1.1, 0.9, 1.0, 1.2, 0.8]), 0.1)
+    True
+    """
+    change = drift[np.isfinite(drift)]
     if len(change) < 4 or not np.ptp(change) > 0:
-        return drift, False
-    score = abs(drift) / (np.std(change, ddof=1) / math.sqrt(len(change)))
+        return False
+    mean = float(change.mean())
+    score = abs(mean) / (np.std(change, ddof=1) / math.sqrt(len(change)))
     unlikely = 2 * stdtr(len(change) - 1, -score) < FALSE_ALARM
-    return drift, bool(unlikely and abs(drift) > std_error)
+    return bool(unlikely and abs(mean) > std_error)
 
 
-def _importance(
-    seed: int, path: Path, cloud: Cloud, differentiable: bool
-) -> tuple[float, float, float, np.ndarray, np.ndarray]:
+def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
+    """What rounds of islands found, as results have it; nothing where none was looked for.
+
+    >>> drift_diagnostics([np.array([0.5, np.nan]), np.array([1.5])])["drift"]
+    1.0
+    """
+    if not drifts:
+        return {}
+    every = np.concatenate(drifts)
+    known = every[np.isfinite(every)]
+    mean = float(known.mean()) if len(known) else math.nan
+    return {"drift": mean, "island_drift": every}
+
+
+Importance = tuple[float, float, float, np.ndarray, np.ndarray]
+
+
+def _nothing(dimension: int) -> Importance:
+    """No importance sample."""
+    return -math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0)
+
+
+def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Importance:
     """Importance sampling from the Gaussian of particles at the highest power.
 
     While it fits badly it is fitted again, to its own weighted draws; what counts are fresh draws
@@ -144,7 +170,7 @@ def _importance(
     height = log_densities(path, position, differentiable=differentiable)[0]
     # What the data say nothing about is as wide as the prior, half a nat for each dimension.
     highest = position[height >= height.max() - SAME_HEIGHT - 0.5 * dimension]
-    nothing = (-math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0))
+    nothing = _nothing(dimension)
     if len(np.unique(highest, axis=0)) < 2 * dimension + 2:
         return nothing
     mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))

@@ -33,7 +33,7 @@ from weighbridge.estimators.anneal import (
     draw_cloud,
     quick_step,
 )
-from weighbridge.estimators.audit import Audit, audit
+from weighbridge.estimators.audit import Audit, audit, drift_diagnostics
 from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
 from weighbridge.estimators.crossing import bridge_to_gaussians
@@ -203,9 +203,8 @@ class Tempering:
                 seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
             )
         holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
-        second = None
-        if first_island == 0:  # further rounds of islands would see the same
-            second = audit(seed, go, outcome, path, combined, roam=not holds)
+        # Further rounds of islands would fall into the same modes; a drift shows better in many.
+        second = audit(seed, go, outcome, path, roam=not holds, quench=first_island == 0)
         decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
@@ -360,12 +359,12 @@ def _genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     return math.sqrt(variance) if variance > 0 else None
 
 
-def _audit_diagnostics(second: Audit | None) -> dict[str, float]:
+def _audit_diagnostics(second: Audit | None) -> dict[str, Any]:
     """What the second look found."""
     if second is None:
         return {}
     return {
-        **({} if second.drift is None else {"drift": second.drift}),
+        **drift_diagnostics([] if second.drift is None else [second.drift]),
         "quenched_log_evidence": second.log_evidence,
         "quenched_error": second.std_error,
         "quenched_ess": second.ess,
@@ -378,7 +377,7 @@ def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple
     enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
         Status.MASS_MISSED: second is not None and second.exceeds(combined),
-        Status.DRIFTING: second is not None and second.drifting,
+        Status.DRIFTING: second is not None and second.is_drifting(combined),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
         Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
