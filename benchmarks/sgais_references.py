@@ -237,7 +237,8 @@ def smc(model: Model, data: Any, num_seeds: int, seconds: float) -> Iterator[Ref
         stated.append(result.std_error)
         flagged += bool(result.flags)
         count = len(answers)
-        # One seed has no spread: its own stated error must do.
-        error = float(np.std(answers, ddof=1)) / math.sqrt(count) if count > 1 else stated[0]
+        # Few seeds have no spread to speak of: what they state themselves counts if it is more.
+        own = math.sqrt(float(np.mean(np.square(stated))))
+        error = max(own, float(np.std(answers, ddof=1)) if count > 1 else 0.0) / math.sqrt(count)
         how = f"SMC on all rows, {count} seeds, {flagged} of them flagged"
         yield Reference(float(np.mean(answers)), error, how)

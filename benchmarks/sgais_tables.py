@@ -19,6 +19,7 @@ ANSWER_HEADER = (
     "reference",
     "answer: rms error (worst)",
     "stated",
+    "rms z",
     "path: rms error",
     "stated",
     "rms z",
@@ -31,7 +32,7 @@ ANSWER_HEADER = (
     "goals",
 )
 STREAM_HEADER = (
-    *ANSWER_HEADER[:11],
+    *ANSWER_HEADER[: ANSWER_HEADER.index("Laplace's error")],
     "MB at rows",
     "ms an update early",
     "late",
@@ -55,7 +56,7 @@ COMPARE_HEADER = (
 # Of an error below this (nats) nobody asks how it was stated.
 NEGLIGIBLE = 1e-3
 ABOUT = """Errors are in nats, over seeds, against the references below the table; rms is the root
-of the mean square. Stated errors are medians. z = error of the path / its stated error (with the
+of the mean square. Stated errors are medians. z = error / stated error (with the
 reference's). First s is the first answer of a fresh process with compilation, warm s the median of
 the later seeds; passes is warm s over the time of one pass over all rows, log-likelihood and
 gradient at one point, measured in the same process. Fresh s, in the goals, is first s with the
@@ -160,6 +161,7 @@ def _first_cells(row: Row, record: Record, found: dict[str, float]) -> list[str]
         "" if value is None else f"{value:,.3f}" + (f" +- {error:.3f}" if error else ""),
         "" if value is None else f"{number(found['answer'], 4)} ({number(found['worst'], 4)})",
         number(found["stated"], 4),
+        number(found["answer z"], 2),
         number(found["path"]),
         number(found["path stated"]),
         number(found["z"], 2),

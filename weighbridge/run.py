@@ -240,7 +240,8 @@ def evidence(
             path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
         method: a method object, or its name for the defaults.
         seed: the same seed gives the same numbers.
-        tolerance: standard error (nats) to reach; islands are added until it is.
+        tolerance: standard error (nats) to reach; islands are added until it is. Methods that
+            temper all the data begin with half of theirs, which may be enough.
         time_limit: seconds after which no more islands are added.
         progress: True or False, or a reporter; by default a bar on a terminal.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
