@@ -435,8 +435,8 @@ def test_a_row_without_a_curvature_has_no_lead_and_harms_nothing():
     assert np.min(found.diagnostics["acceptance"]) > 0.3
 
 
-@pytest.mark.parametrize("method", [wb.SMC(num_particles=32), wb.AIS(num_particles=32)])
-def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
+def watch_leads(monkeypatch):
+    """A list that fills with the share of rows that lead, after every step."""
     chosen = []
 
     def follow(self, *args, original=Lead.follow):
@@ -444,6 +444,12 @@ def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
         chosen.append(self.term.leader.size / self.term.stop)
 
     monkeypatch.setattr(Lead, "follow", follow)
+    return chosen
+
+
+@pytest.mark.parametrize("method", [wb.SMC(num_particles=32), wb.AIS(num_particles=32)])
+def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
+    chosen = watch_leads(monkeypatch)
     data = wb.zoo.linear.simulate(7000, num_features=2, seed=3)
     exact = wb.zoo.linear.log_evidence(data)
     for seed in range(3):
@@ -452,6 +458,24 @@ def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
         error = found.diagnostics.get("path_error", found.std_error)
         assert abs(path - exact) < SIGMAS * error
     assert np.mean(np.array(chosen) < 0.05) > 0.9, "a quadratic needs few rows"
+
+
+def test_rows_of_unequal_weight_have_a_lead_too(monkeypatch):
+    """Rows that count several times, or not at all, are led as their repetition would be."""
+    chosen = watch_leads(monkeypatch)
+    data = wb.zoo.linear.simulate(7000, num_features=2, seed=3)
+    weight = np.tile([1.0, 4.0, 0.0, 2.0], 1750)
+    repeated = {name: np.repeat(leaf, weight.astype(int), axis=0) for name, leaf in data.items()}
+    exact = wb.zoo.linear.log_evidence(repeated)
+    data["y"][weight == 0] = 1e3
+    for seed in range(3):
+        given = {**data, "weight": weight}
+        found = wb.evidence(wb.zoo.linear.model(2), given, wb.SMC(num_particles=32), seed=seed)
+        path, error = (found.diagnostics[f"path_{name}"] for name in ("log_evidence", "error"))
+        assert abs(path - exact) < SIGMAS * error
+        assert abs(found.log_evidence - exact) < 1e-6
+        assert np.median(found.diagnostics["acceptance"]) > 0.6
+    assert np.mean(np.array(chosen) < 0.5) > 0.5
 
 
 def test_a_gradient_without_a_gradient_has_no_lead():

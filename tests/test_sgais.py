@@ -153,6 +153,20 @@ def test_row_weights_count_repeated_rows():
     assert abs(exact - wb.zoo.linear.log_evidence(linear_data(1600))) > 100
 
 
+@pytest.mark.parametrize("num_islands", [1, 3])
+def test_few_islands_give_an_answer_without_an_error(num_islands):
+    """Beyond the rows that are all used, so that anchors and batches are there too."""
+    data = linear_data(3000)
+    method = dataclasses.replace(DEFAULT, num_islands=num_islands)
+    result = wb.evidence(LINEAR, data, method, seed=1)
+    assert math.isnan(result.std_error)
+    assert wb.Status.ERROR_UNKNOWN in result.flags
+    # What an island errs by is known from many of them.
+    several = wb.evidence(LINEAR, data, DEFAULT, seed=1).diagnostics
+    error = several["path_error"] * math.sqrt(len(several["island_log_evidence"]) / num_islands)
+    assert abs(result.log_evidence - wb.zoo.linear.log_evidence(data)) < BOUND * error
+
+
 def test_seeds():
     data = linear_data(1200)
     first = wb.evidence(LINEAR, data, seed=5)
