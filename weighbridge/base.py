@@ -92,7 +92,9 @@ class Status(enum.Enum):
         "mini-batches too noisy",
         "the log density varies more over mini-batches than is allowed, and the bias this may "
         "cause in the log evidence, which is in its error, exceeds its spread",
-        "Raise batch_size, or parametrise the model so that its posterior is nearer to a Gaussian.",
+        "Raise batch_size: from the number of rows on, all of them are used where batches are too "
+        "noisy, which takes long. Or parametrise the model so that its posterior is nearer to a "
+        "Gaussian.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

@@ -48,7 +48,9 @@ class SGAIS:
         num_particles: particles of each island.
         chunk_size: rows brought in at once, but not more than were seen before. By default 500 of
             a stream, and as many as were seen before where they are in memory.
-        batch_size: the most rows of a mini-batch; beyond, the noise is said to be too large.
+        batch_size: the most rows of a mini-batch; beyond, the noise is said to be too large. Where
+            no anchor fits, as in a mixture with more components than clusters, give it as many as
+            there are rows: all of them are then used while batches are too noisy.
         noise: variance of the log density over mini-batches that is allowed.
         target_ess: ESS of a step, as a fraction of the particles.
         kernel: how particles move, by default HMC on one batch. A kernel such as ``SGHMC``, with
