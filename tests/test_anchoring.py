@@ -1,5 +1,6 @@
 """Terms of a stream: every row once, batches as large as their noise asks, anchors that move."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -335,6 +336,25 @@ def test_all_rows_are_used_where_nearly_all_are_wanted():
     assert many.term.size == 1024
     assert sum(many.noise) > 1e-9
     assert many.wanted > 1024
+
+
+def test_all_rows_are_used_where_the_largest_batch_is_of_no_use(monkeypatch):
+    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e-12)
+    terms = dataclasses.replace(make_terms(1e-13, num_islands=8, largest=64), all_rows=NUM_ROWS)
+    found = estimate(terms)
+    assert found.noise is NOISELESS
+    assert (found.term.size, found.wanted) == (NUM_ROWS, 64)
+    expected = np.array([float(full(probe)[0]) for probe in PROBES[:5]])
+    np.testing.assert_allclose(
+        values(found.term, PROBES[:5]), np.tile(expected, (8, 1)), rtol=1e-11
+    )
+    # Not where there are too many of them, where they are a sample, or where batches are of use.
+    few = dataclasses.replace(terms, all_rows=NUM_ROWS - 1)
+    sample = (gather, NUM_ROWS // 2, NUM_ROWS)
+    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e-12)
+    assert estimate(few).term.size == estimate(terms, source=sample).term.size == 64
+    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e12)
+    assert estimate(terms).term.size == 64
 
 
 def test_no_noise_asks_for_the_smallest_batch():

@@ -355,7 +355,7 @@ def test_a_good_csv_is_read_whole(tmp_path):
 def test_sizes_are_whole_and_positive(name, value):
     with refuses(wb.MethodError, name, "whole number of at least 1"):
         wb.PublishedSGAIS(**{name: value})
-    if name == "num_moves" or (name == "chunk_size" and value is None):
+    if name == "num_moves" or (name in ("chunk_size", "batch_size") and value is None):
         return
     with refuses(wb.MethodError, name, "whole number of at least 1"):
         wb.SGAIS(**{name: value})

@@ -341,35 +341,55 @@ def squares(p, row):
     return -0.5 * (row["y"] - row["x"] * p["theta"] ** 2) ** 2
 
 
-def test_batches_that_are_too_noisy_are_told_and_are_in_the_error():
-    """An anchor between two modes, and batches of 64 rows for 3,000: noise of hundreds of nats."""
+def two_modes(num_rows):
+    """Rows with two modes, their model, and the exact evidence."""
     model = wb.Model({"theta": dist.Normal(0.0, 1.0)}, squares)
     generator = np.random.default_rng(0)
     x = generator.normal(size=3000)
-    data = {"x": x, "y": x + generator.normal(size=3000)}
+    data = part({"x": x, "y": x + generator.normal(size=3000)}, 0, num_rows)
 
     def log_density(theta):
         prior = -0.5 * theta**2 - 0.5 * math.log(2 * math.pi)
-        return prior - 0.5 * np.sum((data["y"] - x * theta**2) ** 2)
+        return prior - 0.5 * np.sum((data["y"] - data["x"] * theta**2) ** 2)
 
-    exact = by_quadrature(log_density, 0.5, 1.5) + math.log(2)
+    return model, data, by_quadrature(log_density, 0.4, 1.6) + math.log(2)
+
+
+def test_batches_that_are_too_noisy_are_told_and_are_in_the_error():
+    """An anchor between two modes, and batches of 64 rows for 3,000: noise of hundreds of nats."""
+    model, data, exact = two_modes(3000)
     method = wb.SGAIS(num_particles=16, batch_size=64)
     for seed in SEEDS:
         result = wb.evidence(model, data, method, seed=seed)
         assert result.status is wb.Status.NOISY
         assert result.diagnostics["answer"] == "path"
+        assert "bridge_log_evidence" not in result.diagnostics
         assert abs(result.log_evidence - exact) < result.std_error
         assert result.std_error > result.diagnostics["noise_bias"] > 1.0
         assert result.diagnostics["largest_noise"] > method.noise
     # The same posterior, while all rows are used: right, and no flag.
-    few = part(data, 0, 1000)
-    exact = by_quadrature(
-        lambda t: -0.5 * t**2 - 0.5 * math.log(2 * math.pi)
-        - 0.5 * np.sum((few["y"] - few["x"] * t**2) ** 2), 0.4, 1.6,
-    ) + math.log(2)  # fmt: skip
+    model, few, exact = two_modes(1000)
     result = wb.evidence(model, few, method, seed=0)
     assert abs(result.log_evidence - exact) < BOUND * result.std_error
     assert result.flags == ()
+
+
+def test_by_default_all_rows_are_used_where_no_batch_is_of_use(monkeypatch):
+    """But not for the small chunks of a stream, each of which would take all that came before."""
+    monkeypatch.setattr(sgais_run, "LARGEST_BATCH", 64)
+    model, data, exact = two_modes(3000)
+    method = wb.SGAIS(num_particles=16)
+    for seed in SEEDS:
+        result = wb.evidence(model, data, method, seed=seed)
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error
+        assert result.std_error < 1.0
+        assert result.flags == ()
+    streamed = wb.evidence(model, data, dataclasses.replace(method, chunk_size=100), seed=0)
+    # Batches that follow nothing may lead all particles into one mode, from which a bridge holds.
+    assert streamed.status is wb.Status.NOISY
+    assert (
+        abs(streamed.diagnostics["path_log_evidence"] - exact) < streamed.diagnostics["path_error"]
+    )
 
 
 # --- other kernels ------------------------------------------------------------------------------

@@ -93,8 +93,8 @@ class Status(enum.Enum):
         "the log density varies more over mini-batches than is allowed, and the bias this may "
         "cause in the log evidence, which is in its error, exceeds its spread",
         "Raise batch_size: from the number of rows on, all of them are used where batches are too "
-        "noisy, which takes long. Or parametrise the model so that its posterior is nearer to a "
-        "Gaussian.",
+        "noisy, which takes long (by default, up to 131,072 rows in memory). Or parametrise the "
+        "model so that its posterior is nearer to a Gaussian.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

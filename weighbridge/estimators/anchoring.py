@@ -38,6 +38,8 @@ NEARLY_ALL = 0.6
 # Variance that a term of the log density may have by the rows that lead the moves. It enters
 # nothing but the share of moves that are accepted, of which that of two terms takes a quarter.
 GUIDE_NOISE = 0.1
+# Variance beyond which mini-batches are of no use at all.
+TOO_NOISY = 1.0
 # Particles have left an anchor when noise is this many times what it was, or what is allowed.
 LEFT = 2.0
 
@@ -205,6 +207,7 @@ class Terms:
         exact_rows: rows of which a term can always have all.
         noise: variance that a batch must not exceed.
         guided: whether moves follow a guide.
+        all_rows: rows up to which all of them are taken where the largest batch is of no use.
     """
 
     model: Model
@@ -214,6 +217,7 @@ class Terms:
     exact_rows: int
     noise: float
     guided: bool = True
+    all_rows: int = 0
 
     @property
     def most_rows(self) -> int:
@@ -301,10 +305,18 @@ class Terms:
             noise = self._measure(term, probes)
             matters = noise.that_matters(absolute)
             wanted = wanted_rows(size, matters, num_kept, self.noise)
+            if num_kept == num_rows <= self.all_rows and size == most and not matters <= TOO_NOISY:
+                roomy, everything = self._roomy(num_rows), (gather, num_rows)
+                whole = roomy.whole(generators, anchor, sums, everything, probes)
+                return whole._replace(wanted=size)
             if matters <= self.noise or size == most:
                 floor = _floor(noise, size, num_kept, num_rows)
                 return self._estimate(term, probes, noise, wanted, floor)
             size = max(wanted, size + SPAN_BLOCK)
+
+    def _roomy(self, num_rows: int) -> Terms:
+        """With room for so many rows; a power of two, so that few programs are compiled for it."""
+        return replace(self, largest=2 ** (num_rows - 1).bit_length())
 
     def watch(
         self, estimate: Estimate, probes: np.ndarray, *, absolute: bool

@@ -48,9 +48,9 @@ class SGAIS:
         num_particles: particles of each island.
         chunk_size: rows brought in at once, but not more than were seen before. By default 500 of
             a stream, and as many as were seen before where they are in memory.
-        batch_size: the most rows of a mini-batch; beyond, the noise is said to be too large. Where
-            no anchor fits, as in a mixture with more components than clusters, give it as many as
-            there are rows: all of them are then used while batches are too noisy.
+        batch_size: the most rows of a mini-batch; if those are too noisy, that is said. By default
+            8,192; and where no anchor fits, as in a mixture with more components than clusters,
+            all rows, if they are in memory and at most 131,072: it takes long, and is right.
         noise: variance of the log density over mini-batches that is allowed.
         target_ess: ESS of a step, as a fraction of the particles.
         kernel: how particles move, by default HMC on one batch. A kernel such as ``SGHMC``, with
@@ -72,7 +72,7 @@ class SGAIS:
     num_islands: int = 16
     num_particles: int = 64
     chunk_size: int | None = None
-    batch_size: int = 8192
+    batch_size: int | None = None
     noise: float = 0.01
     target_ess: float = 0.5
     kernel: Kernel | None = None
@@ -83,9 +83,10 @@ class SGAIS:
     states_error: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_counts(self, "batch_size", "reservoir")
-        if self.chunk_size is not None:
-            require_counts(self, "chunk_size")
+        require_counts(self, "reservoir")
+        for name in ("chunk_size", "batch_size"):
+            if getattr(self, name) is not None:
+                require_counts(self, name)
         require_particles(self)
         require_fraction(self, "target_ess")
         if not isinstance(self.noise, int | float):

@@ -20,6 +20,7 @@ from weighbridge.estimators.anchoring import (
     NUM_PROBES,
     NUM_REPLICATES,
     SUM_ROWS,
+    TOO_NOISY,
     Anchor,
     Estimate,
     Terms,
@@ -54,6 +55,11 @@ if TYPE_CHECKING:
 
 # Up to so many rows all of them are used, without a question.
 EXACT_ROWS = 1024
+# The most rows of a mini-batch, if nothing else is said; and of all rows, where it is of no use.
+LARGEST_BATCH, ALL_ROWS = 8192, 1 << 17
+# All rows are taken for a chunk of at least a share of them: over many small ones, as those of a
+# stream, it would take ever longer.
+LARGE_CHUNK = 0.25
 # Particles are resampled and moved when the ESS is below this; before, weights are enough.
 RESAMPLE_BELOW = 0.6
 # The anchor is set anew when the rows have grown by this factor.
@@ -155,7 +161,7 @@ class SGAISRun(StreamedRun):
             model,
             method.num_islands,
             num_batches=num_batches,
-            largest=max(method.batch_size // num_batches, 1),
+            largest=max((method.batch_size or LARGEST_BATCH) // num_batches, 1),
             exact_rows=EXACT_ROWS,
             noise=method.noise,
             guided=kernel is None,
@@ -171,6 +177,10 @@ class SGAISRun(StreamedRun):
         return super()._keep() if self.method.half_life is None else Window()
 
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
+        method, past = self.method, self.rows.num_represented
+        large = len(weight) >= LARGE_CHUNK * past
+        as_default = method.batch_size is None and method.kernel is None
+        self.terms = replace(self.terms, all_rows=ALL_ROWS if large and as_default else 0)
         stage, fade = self._prepare(values, weight), 1.0
         if self.method.half_life is not None and self.rows.num_seen:
             fade = 0.5 ** ((seen - self.num_observations) / self.method.half_life)
@@ -421,8 +431,9 @@ class SGAISRun(StreamedRun):
     def bridge(self) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
 
-        Where rows can be reached the anchor is set at the particles' centre for it. A run that
-        forgets has none: its evidence is no integral, but what the chunks add up to.
+        Where rows can be reached the anchor is set at the particles' centre for it. There is none
+        on mini-batches that are of no use, and none of a run that forgets: its evidence is no
+        integral, but what the chunks add up to.
         """
         if self.method.half_life is not None:
             return None
@@ -436,6 +447,8 @@ class SGAISRun(StreamedRun):
             if self.rows.is_complete:
                 anchor = set_anchor(self.model, self._centre(cloud), self.rows, None)
             estimate = self._for_bridge(anchor, cloud)
+            if not sum(estimate.noise) <= TOO_NOISY:
+                return None
             variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
             term = estimate.term
         path = Path(self.model, (), term)
@@ -448,7 +461,7 @@ class SGAISRun(StreamedRun):
 
     def _for_bridge(self, anchor: Anchor, cloud: Cloud) -> Estimate:
         """All rows, with as little noise as batches allow."""
-        strict = replace(self.terms, noise=BRIDGE_NOISE * self.method.noise)
+        strict = replace(self.terms, noise=BRIDGE_NOISE * self.method.noise, all_rows=0)
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_seen)
         return strict.estimated(
             self._generators(BRIDGE),
@@ -469,11 +482,15 @@ class SGAISRun(StreamedRun):
         """The evidence so far, by the path or by the bridge."""
         found = super().result(elapsed, extra)
         decision = decide(self.bridge(), found.log_evidence, found.std_error, found.flags)
+        flags = decision.flags
+        if self.largest_noise > TOO_NOISY and Status.NOISY in found.flags:
+            # Moves that followed nothing may have lost modes, and so would a bridge from there.
+            flags = tuple(dict.fromkeys((Status.NOISY, *flags)))
         return replace(
             found,
             log_evidence=decision.log_evidence,
             std_error=decision.std_error,
-            flags=decision.flags,
+            flags=flags,
             diagnostics=found.diagnostics
             | decision.diagnostics
             | {
