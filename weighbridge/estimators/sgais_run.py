@@ -281,7 +281,7 @@ class SGAISRun(StreamedRun):
         if float(step.power) == 1.0 or not (past_left or chunk_left):
             return stage
         anchor = set_anchor(self.model, self._centre(cloud), self.rows, self.anchor or anchor)
-        past = self._past_at(anchor, probes)
+        past = self._past_at(anchor, probes, all_rows=self.terms.all_rows)
         found = self._around(anchor, past, stage.cloud, stage.labels, block, probes)
         noise = (max(stage.noise[0], found.noise[0]), max(stage.noise[1], found.noise[1]))
         return found.faded(stage.fade)._replace(noise=noise, heat=stage.heat)
@@ -296,16 +296,18 @@ class SGAISRun(StreamedRun):
             fresh = anchor is None or rows.num_seen >= ANCHOR_GROWTH * anchor.num_rows
             if anchor is None or fresh:
                 anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
-            before = self._past_at(anchor, probes)
-            calm = before.noise.relative <= self.method.noise
-            if calm or fresh or anchor.num_rows == rows.num_seen:
+            newest = fresh or anchor.num_rows == rows.num_seen
+            # All rows are for where no anchor helps: a new one is tried before.
+            before = self._past_at(anchor, probes, all_rows=self.terms.all_rows if newest else 0)
+            if newest or before.noise.relative <= self.method.noise:
                 return anchor, before
             anchor = set_anchor(self.model, self._centre(cloud), rows, anchor)
 
-    def _past_at(self, anchor: Anchor, probes: np.ndarray) -> Estimate:
-        """All rows before, around an anchor."""
+    def _past_at(self, anchor: Anchor, probes: np.ndarray, *, all_rows: int) -> Estimate:
+        """All rows before, around an anchor; up to so many themselves, where batches are no use."""
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_represented)
-        return self._estimate(PAST, anchor.position, anchor.sums, source, probes)
+        terms = replace(self.terms, all_rows=all_rows)
+        return self._estimate(PAST, anchor.position, anchor.sums, source, probes, terms)
 
     def _before(self, values: PyTree, weight: np.ndarray) -> Anchored:
         """All rows before; none of the first chunk's own, if there are none."""
@@ -314,9 +316,15 @@ class SGAISRun(StreamedRun):
         return self.terms.exact(*next(split((values, weight), 1))).emptied()
 
     def _estimate(
-        self, who: int, anchor: np.ndarray, sums: Sums, source: Any, probes: np.ndarray
+        self,
+        who: int,
+        anchor: np.ndarray,
+        sums: Sums,
+        source: Any,
+        probes: np.ndarray,
+        terms: Terms | None = None,
     ) -> Estimate:
-        return self.terms.estimated(
+        return (terms or self.terms).estimated(
             self._generators(who),
             anchor,
             sums,
