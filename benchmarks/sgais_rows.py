@@ -93,7 +93,8 @@ class Row:
     @property
     def title(self) -> str:
         """What tables call it."""
-        return TITLES[self.problem] + (", shuffled" if self.shuffled else "")
+        how = ", 32 particles, batches of all rows" if self.method is ALL_ROWS else ""
+        return TITLES[self.problem] + how + (", shuffled" if self.shuffled else "")
 
     @property
     def has_mode(self) -> bool:
