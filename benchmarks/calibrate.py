@@ -86,11 +86,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--budget", type=float, default=120.0, help="seconds for each row")
     parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--merge", action="store_true", help="keep rows that were measured before")
     parser.add_argument("--again", action="store_true", help="with --merge: also what is there")
     options = parser.parse_args()
     known = report.load("calibration") if options.merge else {}
-    for name, problem in PROBLEMS.items():
+    for name in options.problems:
+        problem = PROBLEMS[name]
         for method_name in options.only:
             method = METHODS[method_name]
             by_rows = isinstance(
