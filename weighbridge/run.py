@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.quarantine import Quarantine
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits, of_a_round, run_rounds
+from weighbridge.row_order import in_random_order, order_matters
 from weighbridge.sources import Source, open_source
 from weighbridge.watched import WatchedRun, annealing_steps
 
@@ -392,7 +394,8 @@ def weigh_together(
         if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
             # Rows that are in memory anyway can all be reached: no reservoir is needed.
             method = replace(method, reservoir=max(method.reservoir, rows))
-        one_round = _streamed_rounds(competitors, source, method, seed, policy, reporter)
+        shuffled = _is_shuffled(method, source)
+        one_round = _streamed_rounds(competitors, source, method, seed, policy, reporter, shuffled)
         return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
         reporter.close()
@@ -425,6 +428,21 @@ def _held_rounds(
     return one_round
 
 
+def _is_shuffled(method: SequentialMethod, source: Source) -> bool:
+    """Whether the rows are taken in random order: a decision for all models."""
+    if not isinstance(method, SGAIS):
+        return False
+    if method.shuffle and not source.in_memory:
+        raise MethodError(
+            "shuffle=True needs all rows in memory, and these come from files or an iterator: "
+            "read them into arrays first, or leave it out."
+        )
+    undecided = method.shuffle is None and method.half_life is None
+    if undecided and source.in_memory and source.num_rows is not None:
+        return order_matters(join(list(source.blocks())))
+    return bool(method.shuffle)
+
+
 def _streamed_rounds(
     competitors: Mapping[str, Competitor],
     source: Source,
@@ -432,6 +450,7 @@ def _streamed_rounds(
     seed: int,
     policy: Policy,
     reporter: Reporter,
+    shuffled: bool,
 ) -> OneRound:
     """A function that runs one round of islands in one pass over the data."""
 
@@ -450,12 +469,22 @@ def _streamed_rounds(
         reporter.start(source.num_rows)
         views = {name: competitors[name].view for name in names}
         sizes = partial(method.chunk_after, in_memory=source.in_memory)
-        for chunks in _admitted_chunks(sessions, views, source.blocks(), sizes):
+        cut = partial(_admitted_chunks, sizes=sizes)
+        if shuffled:
+            cut = partial(
+                _shuffled_chunks,
+                order=partial(
+                    in_random_order, seed=seed, first_island=first_island, size_after=sizes
+                ),
+            )
+        for chunks in cut(sessions, views, source.blocks()):
             for name, session in sessions.items():
-                if num_rows(chunks[name]):
+                if name in chunks and num_rows(chunks[name]):
                     session.absorb(chunks[name])
                     _report(reporter, session, name if len(competitors) > 1 else "")
-        return {name: session.result() for name, session in sessions.items()}
+        told = {"row_order": "random" if shuffled else "as given"}
+        results = {name: session.result() for name, session in sessions.items()}
+        return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
 
     return one_round
 
@@ -476,6 +505,22 @@ def _admitted_chunks(
         return
     for block in rechunk(blocks, sizes):
         yield {name: session.admit(views[name](block)) for name, session in sessions.items()}
+
+
+def _shuffled_chunks(
+    sessions: Mapping[str, Session],
+    views: Mapping[str, Callable[[PyTree], PyTree]],
+    blocks: Iterable[PyTree],
+    order: Callable[[PyTree], Iterator[PyTree]],
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks in random order; every row is checked, in the order as given, before any is taken."""
+    held: dict[str, list[PyTree]] = {name: [] for name in sessions}
+    for block in blocks:
+        for name, session in sessions.items():
+            held[name].append(session.admit(views[name](block)))
+    streams = [order(join(rows)) for rows in held.values()]
+    for chunks in zip_longest(*streams):
+        yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}
 
 
 def _report(reporter: Reporter, session: Session, label: str = "") -> None:

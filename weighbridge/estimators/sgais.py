@@ -56,6 +56,11 @@ class SGAIS:
         kernel: how particles move, by default HMC on one batch. A kernel such as ``SGHMC``, with
             step sizes for ONE observation, makes 20 steps at each power, each on a new batch.
         reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+        shuffle: whether rows that ``wb.evidence`` and ``wb.compare`` find in memory are taken in
+            random order. By default where they differ along the way by more than chance, as rows
+            sorted by a label do: a path through those would have to change its mind. The trace is
+            then that of random first parts of the data; ``diagnostics["row_order"]`` says so. A
+            stream is taken as it comes.
         half_life: observations after which what was seen counts half; None never forgets. Before
             each chunk of c of them the likelihood of all before is raised to the power
             2^(-c / half_life) (a power prior: Ibrahim & Chen 2000, Statistical Science 15:46-60).
@@ -78,6 +83,7 @@ class SGAIS:
     kernel: Kernel | None = None
     reservoir: int = 1_000_000
     half_life: float | None = None
+    shuffle: bool | None = None
 
     name: ClassVar[str] = "sgais"
     states_error: ClassVar[bool] = True
@@ -95,6 +101,8 @@ class SGAIS:
             raise MethodError(f"noise must be positive, not {self.noise!r}: it is a variance.")
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
+        if self.shuffle not in (None, True, False):
+            raise MethodError(f"shuffle must be True, False or None, not {self.shuffle!r}.")
         if self.half_life is not None:
             self._check_forgetting()
 
@@ -106,6 +114,8 @@ class SGAIS:
             )
         if self.kernel is not None:
             raise MethodError("half_life works with the default moves: leave out kernel.")
+        if self.shuffle:
+            raise MethodError("half_life forgets the first rows first: leave out shuffle.")
 
     @staticmethod
     def published() -> PublishedSGAIS:

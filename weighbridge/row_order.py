@@ -1,0 +1,100 @@
+"""The order in which rows at hand are taken: as they stand, or at random where that matters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jax import tree_util
+
+from weighbridge.base import PyTree
+from weighbridge.data import num_rows
+
+# Rows of the first segment that is compared with all; each later one is as long as all before it.
+FIRST_SEGMENT = 256
+# Rows of a segment, and of all, that are compared at most; and columns.
+SAMPLE = 4096
+MOST_COLUMNS = 64
+# Probability with which rows in random order are said not to be, for one column of one segment.
+FALSE_ALARM = 1e-9
+# Names the streams of random numbers: of the samples, and of the order.
+SAMPLE_STREAM, ORDER_STREAM = 16, 17
+
+
+def order_matters(values: PyTree) -> bool:
+    r"""Whether some stretch of the rows differs from all of them by more than chance.
+
+    Rows sorted by a label, or by time in a world that changes, say one thing first and another
+    later; whoever takes them in that order must change their mind on the way. Segments that double
+    in length are compared with all rows, column by column, by the largest distance of the
+    distribution functions of a and b of them (Kolmogorov and Smirnov),
+
+    .. math:: \sup_x |F_a(x) - F_b(x)| > \sqrt{-\tfrac12 \log\tfrac{\alpha}{2}
+              \; (1/a + 1/b)}.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 5000)
+    >>> order_matters({"y": y}), order_matters({"y": np.sort(y)})
+    (False, True)
+    """
+    rows = num_rows(values)
+    if rows <= FIRST_SEGMENT:
+        return False
+    generator = np.random.Generator(np.random.Philox(key=[0, SAMPLE_STREAM]))
+    whole = _columns(values, _sample(generator, 0, rows))
+    start, stop = 0, FIRST_SEGMENT
+    while start < rows:
+        part = _columns(values, _sample(generator, start, stop))
+        sizes = 1 / len(part) + 1 / len(whole)
+        most = math.sqrt(-0.5 * math.log(FALSE_ALARM / 2) * sizes)
+        if any(_distance(*pair) > most for pair in zip(part.T, whole.T)):
+            return True
+        start, stop = stop, min(2 * stop, rows)
+    return False
+
+
+def _sample(generator: np.random.Generator, start: int, stop: int) -> np.ndarray:
+    """Some of the rows of a segment, or all if they are few."""
+    if stop - start <= SAMPLE:
+        return np.arange(start, stop)
+    return generator.integers(start, stop, SAMPLE)
+
+
+def _columns(values: PyTree, chosen: np.ndarray) -> np.ndarray:
+    """Some rows as one matrix, of so many of its columns that it does not take long."""
+    leaves = [np.asarray(leaf)[chosen] for leaf in tree_util.tree_leaves(values)]
+    matrix = np.concatenate([leaf.reshape(len(chosen), -1) for leaf in leaves], axis=1)
+    return np.asarray(matrix[:, :: -(-matrix.shape[1] // MOST_COLUMNS)])
+
+
+def _distance(first: np.ndarray, second: np.ndarray) -> float:
+    """The largest distance of two empirical distribution functions.
+
+    >>> _distance(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+    0.5
+    """
+    first, second = np.sort(first), np.sort(second)
+    places = np.concatenate([first, second])
+    heights = [np.searchsorted(own, places, side="right") / len(own) for own in (first, second)]
+    return float(np.max(np.abs(heights[0] - heights[1])))
+
+
+def in_random_order(
+    values: PyTree, seed: int, first_island: int, size_after: Callable[[int], int]
+) -> Iterator[PyTree]:
+    """Chunks of rows in an order that follows from seed, first island and the number of rows.
+
+    No copy of all rows is made.
+
+    >>> [chunk.tolist() for chunk in in_random_order(np.arange(4), 0, 0, lambda seen: 2)]
+    [[..., ...], [..., ...]]
+    """
+    rows = num_rows(values)
+    stream = np.random.Philox(key=[seed, ORDER_STREAM], counter=[0, first_island, 0, 0])
+    order = np.random.Generator(stream).permutation(rows)
+    start = 0
+    while start < rows:
+        chosen = order[start : start + size_after(start)]
+        yield tree_util.tree_map(lambda leaf: np.take(leaf, chosen, axis=0), values)  # noqa: B023
+        start += len(chosen)
