@@ -167,7 +167,7 @@ def test_features_target_and_standardising():
 
 
 def test_standardising_is_exact_over_blocks(folder, monkeypatch):
-    monkeypatch.setattr("weighbridge.sources._CSV_BLOCK_BYTES", 256)
+    monkeypatch.setattr("weighbridge.sources.csv_file.BLOCK_BYTES", 256)
     table = Table("table.csv", target="out", standardise=True)
     mean, deviation = commands._measure(table.open(as_floats=True), table)
     values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]

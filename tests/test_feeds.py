@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weighbridge as wb
-from weighbridge import line_blocks, sources
+from weighbridge import line_blocks
 from weighbridge.base import DataError
 from weighbridge.data import RowChecker, num_rows
 from weighbridge.feeds import (
@@ -29,6 +29,7 @@ from weighbridge.feeds import (
     chunks,
     open_feed,
 )
+from weighbridge.sources import csv_file, open_source, parquet_file
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -45,8 +46,8 @@ def refuses(*parts):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(sources, "_CSV_BLOCK_BYTES", 200)
-    monkeypatch.setattr(sources, "_PARQUET_BATCH_ROWS", 7)
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(parquet_file, "BATCH_ROWS", 7)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 300)
 
 
@@ -302,8 +303,8 @@ def test_a_list_that_has_grown_finds_its_place(tmp_path):
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_CSV_BLOCK_BYTES", 1 << 14)
-    monkeypatch.setattr(sources, "_PARQUET_BATCH_ROWS", 1000)
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(parquet_file, "BATCH_ROWS", 1000)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 1 << 14)
     rows = 100_000
     values = np.arange(rows, dtype=float)
@@ -474,9 +475,9 @@ def test_types_of_json_columns(tmp_path):
     assert values["a"].tolist() == [1.0, 2.5, np.inf]
     assert values["d"].shape == (3, 2, 2)
     assert values["d"][2, 1, 1] == 123456789012345678901234567890.0
-    (block,) = sources.open_source(path).blocks()
+    (block,) = open_source(path).blocks()
     assert block["d"].tolist() == values["d"].tolist()
-    assert sources.open_source(path).ignored_columns == ["c"]
+    assert open_source(path).ignored_columns == ["c"]
     with refuses("'c'", "line 1"):
         list(chunks(open_feed(path, columns=["a", "c"]), 10))
     with refuses("no column 'z'"):
@@ -635,12 +636,12 @@ def test_what_cannot_be_opened(tmp_path):
 
 
 def test_sources_are_feeds(tmp_path):
-    source = sources.open_source(make_csv(tmp_path))
+    source = open_source(make_csv(tmp_path))
     feed = open_feed(source)
     whole = list(chunks(feed, 25))
     assert feed.seekable
     assert signature(next(chunks(feed, 25, whole[0].cursor))) == signature(whole[1])
-    assert not open_feed(sources.open_source(io.BytesIO(b"a\n1\n"))).seekable
+    assert not open_feed(open_source(io.BytesIO(b"a\n1\n"))).seekable
 
 
 def test_a_file_that_was_cleared_away_does_not_stop_a_resumed_reading(tmp_path):

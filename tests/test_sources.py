@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weighbridge import sources
 from weighbridge.base import DataError, MissingDependencyError
 from weighbridge.data import RowChecker, as_values, num_rows
-from weighbridge.sources import Source, open_source
+from weighbridge.sources import Source, csv_file, open_source, parquet_file
 
 
 def refuses(*parts):
@@ -84,8 +83,8 @@ def test_csv_quoted_newlines_latin1_and_blank_lines(tmp_path):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(sources, "_CSV_BLOCK_BYTES", 256)
-    monkeypatch.setattr(sources, "_PARQUET_BATCH_ROWS", 100)
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(parquet_file, "BATCH_ROWS", 100)
 
 
 def csv_with(values, at, text):
@@ -113,7 +112,7 @@ def test_csv_that_turns_to_text(tmp_path, at):
 
 def test_csv_that_turns_to_text_in_the_second_real_block(tmp_path):
     path = write_csv(tmp_path / "d.csv", csv_with(150_000, 149_000, "1,oops"))
-    assert path.stat().st_size > 1.5 * sources._CSV_BLOCK_BYTES
+    assert path.stat().st_size > 1.5 * csv_file.BLOCK_BYTES
     with refuses("'b'", "'oops'", "row 149000 (counting from 0)"):
         list(open_source(path).blocks())
 

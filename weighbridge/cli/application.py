@@ -1,0 +1,95 @@
+"""The application: which commands there are, and the small ones among them."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import weighbridge
+from weighbridge.cli.ending import answering, stop_at_once
+from weighbridge.cli.options import SeedOption
+from weighbridge.cli.watching import watch
+from weighbridge.cli.weighing import compare, evidence
+
+app = typer.Typer(
+    help="Weigh Bayesian models against each other, on data of any size, while the data arrive.\n\n"
+    "Exit codes: 0 done, 1 the model or the data cannot be used (the message says why), "
+    "2 wrong usage, 130 interrupted. Results go to standard output, all else to standard error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"weighbridge {weighbridge.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@answering
+def report(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The run directory of a watch, finished or running."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Where to write the page (default: report.html in DIR)."),
+    ] = None,
+) -> None:
+    """One self-contained HTML page of what a watch has found so far."""
+    from weighbridge.reporting import write_report
+
+    print(write_report(directory, output), flush=True)
+
+
+@answering
+def models() -> None:
+    """List the models of the zoo."""
+    from weighbridge.zoo import entries
+
+    for entry in entries().values():
+        target = "needs --target" if entry.needs_target else "no target"
+        name = f"{entry.name}[:{entry.option}]"
+        print(f"{name:24}{entry.summary} ({target})")
+
+
+@answering
+def demo(
+    rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 3_000,
+    seed: SeedOption = 0,
+    output: Annotated[Path, typer.Option("--output", help="Where to write the figure.")] = Path(
+        "weighbridge-demo.png"
+    ),
+) -> None:
+    """A stream whose world changes twice, weighed online by mixtures of 3, 5 and 7 components."""
+    from weighbridge import demo as demonstration
+
+    demonstration.run(rows, seed, output)
+
+
+for command in (evidence, compare, watch, report, models, demo):  # in the order that help tells
+    app.command()(command)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, stop_at_once)
+    app()

@@ -1,0 +1,92 @@
+"""How a command ends: exit codes, errors in the words of the command line, and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ParamSpec
+
+import typer
+
+if TYPE_CHECKING:
+    import threading
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
+# The library's messages name arguments of Python; these are the options of the same meaning.
+OPTIONS = (
+    (r"(pass )?on_bad_row='(skip|quarantine)'", r"use --on-bad-row \2"),
+    (r"quarantine=PATH", "--quarantine FILE"),
+    (r"schema=\{'([^']*)': (\w+)\}", r"--schema \1=\2"),
+    (r"with columns=\[\.\.\.\]", "with --features"),
+    (r"^(tolerance) must", r"--\1 must"),
+    (r"\btime_limit\b", "--time-limit"),
+    (r"\bchunk_size\b", "--chunk-size"),
+    (r"\bhalf_life\b", "--half-life"),
+    (r"\bfalse_alarm_rate\b", "--false-alarm-rate"),
+)
+
+Parameters = ParamSpec("Parameters")
+
+
+def answering(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Turn errors into one line on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            print("weighbridge: interrupted", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except Exception as error:
+            from weighbridge.base import WeighbridgeError
+
+            if not isinstance(error, WeighbridgeError):
+                raise
+            for text in (str(error), *getattr(error, "__notes__", ())):
+                print(f"weighbridge: {_as_options(text)}", file=sys.stderr)
+            raise typer.Exit(EXIT_ERROR) from None
+
+    return wrapper
+
+
+def _as_options(text: str) -> str:
+    for argument, option in OPTIONS:
+        text = re.sub(argument, option, text)
+    return text
+
+
+@contextlib.contextmanager
+def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None]:
+    """A block in which the first signal asks for an end, and the second one makes it."""
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            stop_at_once()
+        stop.set()
+        say("stopping after this chunk; once more to stop at once")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_at_once(*_: object) -> None:
+    """Leave at once on an interrupt.
+
+    An exception raised here may land in a callback, where it is lost, or in the import of a
+    native module, which may crash of it. Nothing is left to tidy up but the cursor that a
+    progress bar hides.
+    """
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+    os.write(2, show_cursor + b"weighbridge: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)

@@ -1,0 +1,143 @@
+"""The command ``watch``: models weighed as rows arrive, until they end or a signal comes."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weighbridge.cli.ending import answering, stopping
+from weighbridge.cli.options import (
+    BadRowOption,
+    BatchOption,
+    FeaturesOption,
+    IslandsOption,
+    MethodOption,
+    OnBadRow,
+    ParticlesOption,
+    QuietOption,
+    SchemaOption,
+    SeedOption,
+    TargetOption,
+    choose_method,
+)
+
+
+class WhatToDo(enum.StrEnum):
+    """What to do at a change point."""
+
+    OFF = "off"
+    KEEP = "keep"
+    RESTART = "restart"
+    COMPETE = "compete"
+
+
+@answering
+def watch(
+    models_and_source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... SOURCE",
+            help="Models (as in `weighbridge evidence`), then where the rows come from: files, a "
+            "directory, - for JSON lines or CSV on standard input, or redis://HOST/DB?stream=NAME.",
+        ),
+    ],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Run directory; started again, it goes on."
+        ),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for more rows at the end of the source.")
+    ] = False,
+    target: TargetOption = None,
+    features: FeaturesOption = None,
+    schema: SchemaOption = None,
+    method: MethodOption = "auto",
+    seed: SeedOption = 0,
+    particles: ParticlesOption = None,
+    islands: IslandsOption = None,
+    chunk_size: Annotated[
+        int, typer.Option("--chunk-size", min=1, help="Rows of an update.")
+    ] = 500,
+    batch_size: BatchOption = None,
+    reservoir: Annotated[
+        int | None, typer.Option("--reservoir", min=1, help="Rows kept for mini-batches.")
+    ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option("--half-life", help="Rows after which what was seen counts half."),
+    ] = None,
+    changes: Annotated[
+        WhatToDo,
+        typer.Option(
+            "--changes",
+            help="At a change point: off (do not look for them), keep (tell), restart from the "
+            "prior, or compete (the changed world becomes a model of its own).",
+        ),
+    ] = WhatToDo.KEEP,
+    false_alarm_rate: Annotated[
+        float, typer.Option("--false-alarm-rate", help="Of the change detector, per chunk.")
+    ] = 1e-3,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--identifier", help="Field of JSON lines that tells rows that come twice."),
+    ] = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Checkpoints to keep.")] = 3,
+    every_rows: Annotated[
+        int | None, typer.Option("--every-rows", min=1, help="Rows between two checkpoints.")
+    ] = None,
+    every_seconds: Annotated[
+        float, typer.Option("--every-seconds", min=0.0, help="Seconds between two checkpoints.")
+    ] = 60.0,
+    quiet: QuietOption = False,
+) -> None:
+    """Weigh models as rows arrive, through crashes and bad rows, until they end or it is stopped.
+
+    SIGINT and SIGTERM stop it cleanly after the chunk under way; a second one at once.
+    """
+    if len(models_and_source) < 2:
+        raise typer.BadParameter("give one model or more, and then the source")
+    import threading
+
+    from weighbridge.changes import Changes
+    from weighbridge.commands import WatchOptions, watch_table
+    from weighbridge.live import choose_display
+    from weighbridge.tables import Table
+    from weighbridge.watching import Keeping
+
+    *names, source = models_and_source
+    chosen = choose_method(method, particles, islands, None, batch_size, reservoir, half_life)
+    looks = None
+    if changes is not WhatToDo.OFF:
+        restarts = changes is WhatToDo.RESTART
+        looks = Changes(
+            false_alarm_rate,
+            "restart" if restarts else "keep",
+            compete=changes is WhatToDo.COMPETE,
+        )
+    options = WatchOptions(
+        seed,
+        chunk_size,
+        follow,
+        identifier,
+        on_bad_row.value,
+        looks,
+        Keeping(keep, every_rows, every_seconds),
+    )
+    stop = threading.Event()
+    table = Table(source, target, features, schema=schema)
+    display = choose_display(quiet)
+    with stopping(stop, display.say):
+        try:
+            watched = watch_table(names, table, chosen, checkpoint, options, display, stop)
+        finally:
+            display.close()
+    if watched.comparison is not None:
+        print(watched.comparison, flush=True)
+    how = "the rows have ended" if watched.reason == "end" else "stopped"
+    display.say(f"{how} at row {watched.rows:,}; everything is in {checkpoint}")

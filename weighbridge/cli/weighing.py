@@ -1,0 +1,131 @@
+"""The commands that weigh the rows of a table: ``evidence`` and ``compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weighbridge.cli.ending import answering
+from weighbridge.cli.options import (
+    BadRowOption,
+    BatchOption,
+    ChunkOption,
+    DataArgument,
+    FactorPlotOption,
+    FeaturesOption,
+    IslandsOption,
+    JsonOption,
+    MethodOption,
+    ModelArgument,
+    OnBadRow,
+    ParticlesOption,
+    PlotOption,
+    QuarantineOption,
+    QuietOption,
+    SchemaOption,
+    SeedOption,
+    StandardiseOption,
+    TargetOption,
+    TimeLimitOption,
+    ToleranceOption,
+    choose_method,
+    reporter_of,
+)
+
+
+@answering
+def evidence(
+    model: ModelArgument,
+    data: DataArgument,
+    target: TargetOption = None,
+    features: FeaturesOption = None,
+    standardise: StandardiseOption = False,
+    method: MethodOption = "auto",
+    seed: SeedOption = 0,
+    tolerance: ToleranceOption = None,
+    time_limit: TimeLimitOption = None,
+    particles: ParticlesOption = None,
+    islands: IslandsOption = None,
+    chunk_size: ChunkOption = None,
+    batch_size: BatchOption = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
+    quarantine: QuarantineOption = None,
+    schema: SchemaOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+    plot: PlotOption = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Save the result here.")] = None,
+) -> None:
+    """Log evidence of one model on a table."""
+    from weighbridge import checkpoint, commands, plots
+    from weighbridge.rounds import Limits
+    from weighbridge.tables import Table
+
+    if save is not None:
+        checkpoint.check_place(save)
+    if plot is not None:
+        plots.check_figure_place(plot)
+    table = Table(data, target, features, standardise, schema)
+    chosen = choose_method(method, particles, islands, chunk_size, batch_size)
+    limits = Limits(tolerance, time_limit)
+    results = commands.weigh(
+        [model], table, chosen, seed, on_bad_row.value, reporter_of(quiet), limits, quarantine
+    )
+    result = results[model]
+    print(result.to_json() if json else result, flush=True)
+    if save is not None:
+        result.save(save)
+    if plot is not None:
+        plots.save_figure(plots.plot_paths({model: result.trace}), plot)
+
+
+@answering
+def compare(
+    models_and_data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL MODEL... DATA",
+            help="Two models or more, then the data (as in `weighbridge evidence`).",
+        ),
+    ],
+    target: TargetOption = None,
+    features: FeaturesOption = None,
+    standardise: StandardiseOption = False,
+    method: MethodOption = "auto",
+    seed: SeedOption = 0,
+    tolerance: ToleranceOption = None,
+    time_limit: TimeLimitOption = None,
+    particles: ParticlesOption = None,
+    islands: IslandsOption = None,
+    chunk_size: ChunkOption = None,
+    batch_size: BatchOption = None,
+    on_bad_row: BadRowOption = OnBadRow.RAISE,
+    quarantine: QuarantineOption = None,
+    schema: SchemaOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+    plot: FactorPlotOption = None,
+) -> None:
+    """Bayes factors and probabilities of several models, in one pass over a table."""
+    if len(models_and_data) < 3:
+        raise typer.BadParameter("give two models or more, and then the data")
+    from weighbridge import commands, plots
+    from weighbridge.comparison import compare as compare_results
+    from weighbridge.rounds import Limits
+    from weighbridge.tables import Table
+
+    *names, data = models_and_data
+    if plot is not None:
+        plots.check_figure_place(plot)
+    table = Table(data, target, features, standardise, schema)
+    chosen = choose_method(method, particles, islands, chunk_size, batch_size)
+    limits = Limits(tolerance, time_limit)
+    results = commands.weigh(
+        names, table, chosen, seed, on_bad_row.value, reporter_of(quiet), limits, quarantine
+    )
+    comparison = compare_results(results)
+    print(comparison.to_json() if json else comparison, flush=True)
+    if plot is not None:
+        plots.save_figure(comparison.plot(), plot)

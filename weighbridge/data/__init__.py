@@ -1,0 +1,40 @@
+"""Observations in memory: normalising them, checking rows, cutting blocks.
+
+Throughout, *values* are a pytree of NumPy arrays (float64, int64 or bool) with one leading axis.
+"""
+
+from weighbridge.data.checking import RowChecker, RowPolicy, open_quarantine
+from weighbridge.data.columns import NumpyArray, is_numeric_arrow, looks_numeric, row_name
+from weighbridge.data.cutting import check_weight, join, pad, rechunk, slice_rows, split
+from weighbridge.data.optional import require
+from weighbridge.data.values import (
+    Values,
+    as_values,
+    column_names,
+    is_table,
+    num_rows,
+    refuse_duplicates,
+)
+
+__all__ = [
+    "NumpyArray",
+    "RowChecker",
+    "RowPolicy",
+    "Values",
+    "as_values",
+    "check_weight",
+    "column_names",
+    "is_numeric_arrow",
+    "is_table",
+    "join",
+    "looks_numeric",
+    "num_rows",
+    "open_quarantine",
+    "pad",
+    "rechunk",
+    "refuse_duplicates",
+    "require",
+    "row_name",
+    "slice_rows",
+    "split",
+]

@@ -1,0 +1,145 @@
+"""One column of observations, whatever holds it, as an array of float64, int64 or bool."""
+
+from __future__ import annotations
+
+import decimal
+import numbers
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.base import DataError
+from weighbridge.data.optional import is_a, require
+
+NumpyArray = np.ndarray[Any, Any]
+
+_REMEDIES = {
+    "text": "Convert it to numbers, or leave the column out.",
+    "complex": "Pass the real and the imaginary part as two columns.",
+    "categorical": "Use its integer codes (column.cat.codes) or one 0/1 column per category.",
+    "date or time": "Convert it to a number first, such as seconds since the first row.",
+    "other": "Convert it to an array of numbers, or leave the column out.",
+}
+
+
+def row_name(index: int) -> str:
+    """How messages name a row."""
+    return f"row {index} (counting from 0)"
+
+
+def _unusable(name: str, kind: str, detail: str = "") -> DataError:
+    what = "values that are not numbers" if kind == "other" else f"{kind} values, not numbers"
+    return DataError(f"Column {name!r} holds {what}{detail}. {_REMEDIES[kind]}")
+
+
+def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
+    """A column as an array; DataError, which names it, if it does not hold numbers."""
+    if is_a(leaf, "pandas", "Series"):
+        leaf = _from_series(leaf, name)
+    elif is_a(leaf, "pyarrow", "Array", "ChunkedArray"):
+        leaf = _from_arrow(leaf, name)
+    elif isinstance(leaf, np.ma.MaskedArray) and np.ma.getmaskarray(leaf).any():
+        leaf = np.ma.filled(leaf.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(leaf)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"Column {name!r} cannot be made an array ({error}). "
+            "Pass rows of equal shape, as a NumPy array."
+        ) from error
+    if array.ndim == 0:
+        raise DataError(
+            f"Column {name!r} is a single value ({leaf!r}), not an array with one entry per row. "
+            "Repeat it for every row, or leave it out."
+        )
+    if array.dtype.kind in "OUST":
+        array = _from_objects(array, name, first_row)
+    dtype = array.dtype
+    if dtype == np.bool_:
+        return array
+    # jax's issubdtype also knows bfloat16 and int4, which NumPy takes for raw bytes.
+    if jnp.issubdtype(dtype, np.floating):
+        return array.astype(np.float64, copy=False)
+    if jnp.issubdtype(dtype, np.integer):
+        if dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"Column {name!r} exceeds 64-bit integers. Convert it to float.")
+        return array.astype(np.int64, copy=False)
+    raise _unusable(
+        name, {"c": "complex", "M": "date or time", "m": "date or time"}.get(dtype.kind, "other")
+    )
+
+
+def _from_series(series: Any, name: str) -> Any:
+    dtype = series.dtype
+    if is_a(dtype, "pandas", "CategoricalDtype"):
+        raise _unusable(name, "categorical")
+    if dtype.kind == "M":  # with a time zone it would become an array of objects
+        raise _unusable(name, "date or time")
+    if dtype.kind in "iufb" and hasattr(dtype, "numpy_dtype"):
+        if series.isna().any():
+            return series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return series.to_numpy(dtype=dtype.numpy_dtype)
+    return series.to_numpy()
+
+
+def is_numeric_arrow(kind: Any) -> bool:
+    """Whether an Arrow type becomes numbers: integer, floating, boolean, decimal or null."""
+    types = require("pyarrow.types")
+    names = ("integer", "floating", "boolean", "decimal", "null")
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
+
+
+def _from_arrow(column: Any, name: str) -> NumpyArray:
+    types = require("pyarrow.types")
+    if types.is_dictionary(column.type):
+        raise _unusable(name, "categorical")
+    if types.is_temporal(column.type):
+        raise _unusable(name, "date or time")
+    if not is_numeric_arrow(column.type):
+        objects = np.empty(len(column), dtype=object)
+        objects[:] = column.to_pylist()
+        return objects
+    if column.null_count or types.is_decimal(column.type) or types.is_null(column.type):
+        column = column.cast("float64")
+    array: NumpyArray = np.asarray(column)
+    return array
+
+
+def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
+    """Numbers held as objects, with None and NA for missing; DataError at the first other."""
+    items = array.reshape(-1).tolist()
+    missing = [item is None or type(item).__name__ == "NAType" for item in items]
+    number = (numbers.Real, decimal.Decimal, np.bool_)
+    offending = [
+        position
+        for position, item in enumerate(items)
+        if not (missing[position] or isinstance(item, number))
+    ]
+    if offending:  # name the first that does not even look like a number
+        position = next((p for p in offending if not looks_numeric(items[p])), offending[0])
+        row = first_row + position // (array.size // len(array))
+        is_text = isinstance(items[position], str | bytes)
+        detail = f": {items[position]!r} at {row_name(row)}"
+        raise _unusable(name, "text" if is_text else "other", detail)
+    dtype: type = np.float64
+    if items and all(isinstance(item, bool | np.bool_) for item in items):
+        dtype = np.bool_
+    elif items and all(isinstance(item, numbers.Integral) for item in items):
+        dtype = np.int64
+    try:
+        filled = [np.nan if gone else item for gone, item in zip(missing, items, strict=True)]
+        return np.array(filled, dtype=dtype).reshape(array.shape)
+    except OverflowError as error:
+        raise DataError(
+            f"Column {name!r} holds a number too large ({error}). Rescale it."
+        ) from None
+
+
+def looks_numeric(item: Any) -> bool:
+    """Whether `float` accepts the item."""
+    try:
+        float(item)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,22 @@
+"""Sources of observations: files, streams and chunks, read block by block in bounded memory."""
+
+from weighbridge.sources.columns import check_request, select
+from weighbridge.sources.csv_file import count_csv_rows
+from weighbridge.sources.files import expand, head_of, head_of_all, is_readable, read_file
+from weighbridge.sources.opening import open_source
+from weighbridge.sources.reading import NoRowsError
+from weighbridge.sources.source import Source
+
+__all__ = [
+    "NoRowsError",
+    "Source",
+    "check_request",
+    "count_csv_rows",
+    "expand",
+    "head_of",
+    "head_of_all",
+    "is_readable",
+    "open_source",
+    "read_file",
+    "select",
+]

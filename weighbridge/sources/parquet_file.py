@@ -1,0 +1,51 @@
+"""Reads Parquet files by row groups, in batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weighbridge.base import DataError
+from weighbridge.data import as_values, is_numeric_arrow, refuse_duplicates, require
+from weighbridge.sources.columns import Columns, Schema, check_present, select
+from weighbridge.sources.reading import Position, Reader, file_changed, make_head
+
+BATCH_ROWS = 1 << 16
+
+
+def read_parquet(
+    path: Path, columns: Columns, schema: Schema, position: Position | None = None
+) -> Reader:
+    """Read a file batch by batch."""
+    pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    try:
+        # With pre_buffer pyarrow reads ahead without bound, whatever the batch size.
+        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise DataError(f"The file is not Parquet, or is damaged ({error}).") from error
+    with file:
+        fields = file.schema_arrow
+        refuse_duplicates(fields.names)
+        check_present(fields.names, [*(columns or []), *schema])
+        numeric = [field.name for field in fields if is_numeric_arrow(field.type)]
+        kept = columns or [name for name in fields.names if name in numeric or name in schema]
+        for name in kept:
+            if name not in numeric:
+                raise DataError(
+                    f"Column {name!r} holds values of type {fields.field(name).type}, not "
+                    "numbers. Convert it to numbers, or leave the column out."
+                )
+        yield make_head(kept, fields.names, file.metadata.num_rows)
+        wanted = position["row"] if position else 0
+        if wanted > file.metadata.num_rows:
+            raise file_changed(f"{file.metadata.num_rows} rows", f"row {wanted}")
+        row = 0
+        # Group by group, so that those before a position are passed over unread.
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if row + rows <= wanted:
+                row += rows
+                continue
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=kept):
+                if row >= wanted:
+                    yield {"row": row}, select(as_values(batch, row), kept, schema, row)
+                row += batch.num_rows
