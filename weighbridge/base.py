@@ -62,7 +62,7 @@ class Status(enum.Enum):
     MASS_MISSED = (
         "mass missed by the path",
         "a narrow mode holds more evidence than the path found on its way; the answer and the "
-        "posterior are by importance sampling there",
+        "posterior are by importance sampling there, and by the path elsewhere",
         "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
         "may exist. Check whether so narrow a mode is meant, and tighten the prior around it.",
     )

@@ -19,11 +19,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.linalg import solve_triangular
+from scipy.special import chdtri, logsumexp, stdtr
 
 from weighbridge.estimators.adaptive import Adaptive
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings
-from weighbridge.estimators.crossing import log_densities, log_normal
+from weighbridge.estimators.crossing import Gaussian, log_densities, log_normal
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
 
@@ -41,6 +42,24 @@ ENOUGH_DRAWS = 30.0
 # By how many errors, and nats, it must be above the path.
 CLEARLY = 5.0
 AT_LEAST = 0.5
+# What of a Gaussian lies outside the ellipsoid that counts as its own.
+OUTSIDE = 1e-6
+
+
+class Joined(NamedTuple):
+    """The mode that was missed, and what the path found elsewhere.
+
+    Attributes:
+        log_evidence: of both together.
+        std_error: its standard error.
+        position: draws of the one and particles of the other.
+        log_weight: their log weights, not normalised.
+    """
+
+    log_evidence: float
+    std_error: float
+    position: np.ndarray
+    log_weight: np.ndarray
 
 
 class Audit(NamedTuple):
@@ -54,6 +73,7 @@ class Audit(NamedTuple):
         ess: its effective draws; 0 if there was no Gaussian to be had.
         position: its draws.
         log_weight: their log weights, not normalised.
+        gaussian: which it is.
     """
 
     drift: np.ndarray | None
@@ -62,6 +82,7 @@ class Audit(NamedTuple):
     ess: float
     position: np.ndarray
     log_weight: np.ndarray
+    gaussian: Gaussian
 
     def is_drifting(self, path: Combined) -> bool:
         """Whether the particles went on drifting, by more than the path's stated error."""
@@ -73,6 +94,45 @@ class Audit(NamedTuple):
             return False
         error = math.hypot(self.std_error, 0.0 if math.isnan(path.std_error) else path.std_error)
         return self.log_evidence - path.log_evidence > max(CLEARLY * error, AT_LEAST)
+
+    def joined(self, cloud: Cloud, islands: np.ndarray) -> Joined:
+        r"""What the importance sample found within an ellipsoid, and the path outside of it.
+
+        .. math:: Z = \int_E f + \int_{\bar E} f, \qquad
+                  E = \{\theta : |S^{-1} (\theta - m)|^2 \le \chi^2_D(10^{-6})\}
+
+        Neither counts what the other one does.
+
+        Args:
+            cloud: particles at the end of the path.
+            islands: log evidence of each island.
+        """
+        mean, root = self.gaussian
+        radius = chdtri(len(mean), OUTSIDE)
+
+        def is_inside(position: np.ndarray) -> np.ndarray:
+            standard = solve_triangular(root, (position - mean).T, lower=True)
+            return np.asarray(np.sum(standard**2, axis=0) <= radius)
+
+        draws = np.where(is_inside(self.position), self.log_weight, -np.inf)
+        position = np.asarray(cloud.position).reshape(-1, len(mean))
+        log_weight = np.asarray(cloud.log_weight)
+        share = log_weight - logsumexp(log_weight, axis=1, keepdims=True) + islands[:, None]
+        outside = np.where(is_inside(position), -np.inf, share.reshape(-1)).reshape(share.shape)
+        # Of both the mean of what their members estimate: draws, and islands.
+        members = (draws, logsumexp(outside, axis=1))
+        top = max(float(np.max(of)) for of in members)
+        parts = [np.exp(of - top) for of in members]
+        total = sum(float(part.mean()) for part in parts)
+        variance = sum(float(np.var(part, ddof=1)) / len(part) for part in parts if len(part) > 1)
+        return Joined(
+            top + math.log(total),
+            math.sqrt(variance) / total,
+            np.concatenate([self.position, position]),
+            np.concatenate(
+                [draws - math.log(len(draws)), outside.reshape(-1) - math.log(len(islands))]
+            ),
+        )
 
 
 def audit(
@@ -151,12 +211,13 @@ def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"drift": mean, "island_drift": every}
 
 
-Importance = tuple[float, float, float, np.ndarray, np.ndarray]
+Importance = tuple[float, float, float, np.ndarray, np.ndarray, Gaussian]
 
 
 def _nothing(dimension: int) -> Importance:
     """No importance sample."""
-    return -math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0)
+    standard = np.zeros(dimension), np.eye(dimension)
+    return -math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0), standard
 
 
 def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Importance:
@@ -181,7 +242,7 @@ def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Im
         except np.linalg.LinAlgError:
             return nothing
         noise = generator.standard_normal(position.shape)
-        draws = mean + noise @ root.T
+        gaussian, draws = (mean, root), mean + noise @ root.T
         height = log_densities(path, draws, differentiable=differentiable)[0]
         log_weight = height - log_normal(noise, root)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
@@ -196,4 +257,4 @@ def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Im
         covariance = np.atleast_2d(np.cov(draws.T, aweights=weight))
     error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
     log_evidence = float(log_weight.max() + np.log(weight.mean()))
-    return log_evidence, error, ess, draws, log_weight
+    return log_evidence, error, ess, draws, log_weight, gaussian

@@ -208,8 +208,9 @@ class Tempering:
         decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
-            decision = decision.overruled(second.log_evidence, second.std_error)
-            position, log_weight = second.position, second.log_weight
+            joined = second.joined(outcome.cloud, estimates)
+            decision = decision.overruled(joined.log_evidence, joined.std_error)
+            position, log_weight = joined.position, joined.log_weight
         samples, log_weights = posterior(model, position, log_weight)
         return Evidence(
             log_evidence=decision.log_evidence,
