@@ -76,8 +76,9 @@ class Status(enum.Enum):
     )
     PATH_LOST = (
         "path lost mass",
-        "the bridge at the end finds clearly more evidence than the path did on its way; the "
-        "answer is the bridge's, and the path's error is not to be believed",
+        "a bridge, at the end or on the way of a stream, finds clearly more evidence than the path "
+        "did; the answer is the bridge's, or goes on from there, and the path's error is not to be "
+        "believed",
         "Use more particles, a smaller noise, or smaller chunks, and compare diagnostics"
         "['path_log_evidence'] with ['bridge_log_evidence'].",
     )

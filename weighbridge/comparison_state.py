@@ -19,7 +19,7 @@ from weighbridge.saving import (
     session_state,
 )
 
-SCHEMA = "weighbridge.online_comparison.3"
+SCHEMA = "weighbridge.online_comparison.4"
 
 
 class Part(NamedTuple):

@@ -18,7 +18,7 @@ class ComparisonUpdate:
         num_observations: rows seen in all.
         log_evidences: of all rows seen, in nats, by the path.
         std_errors: their standard errors; NaN where unknown.
-        log_predictives: log evidence gained, log p(new rows | rows before).
+        log_predictives: log evidence gained, log p(new rows | rows before); see ``Update``.
         annealing_steps: of these rows, averaged over islands and summed over chunks.
         probabilities: posterior probability of each model.
         probability_errors: its standard deviation under the errors of the log evidences.

@@ -24,7 +24,7 @@ from weighbridge.saving import (
     session_state,
 )
 
-SCHEMA = "weighbridge.online.4"
+SCHEMA = "weighbridge.online.5"
 
 
 class Online:

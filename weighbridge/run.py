@@ -48,7 +48,8 @@ class Update:
     Attributes:
         log_evidence: of all rows seen, in nats.
         std_error: its standard error; NaN when it cannot be stated.
-        log_predictive: log evidence gained, log p(new rows | rows before).
+        log_predictive: log evidence gained, log p(new rows | rows before); in an update after which
+            a path that had lost mass was put right (``Status.PATH_LOST``) also that.
         num_observations: rows seen in all.
         annealing_steps: of these rows, averaged over islands and summed over chunks.
         ess: effective particles of an island, on average.

@@ -64,6 +64,8 @@ LARGE_CHUNK = 0.25
 RESAMPLE_BELOW = 0.6
 # The anchor is set anew when the rows have grown by this factor.
 ANCHOR_GROWTH = 2.0
+# A stream's path is held against a bridge when its rows have grown by this factor.
+VERIFY_GROWTH = 2.0
 # What the bridge's batches are allowed, as a share of what the moves' are.
 BRIDGE_NOISE = 0.01
 # Batch noise is worth a flag when it may have moved log Z by this much, and more than its error.
@@ -155,6 +157,7 @@ class SGAISRun(StreamedRun):
         self.noise_bias = 0.0
         self.largest_noise = 0.0
         self.labelled = False
+        self.verified_rows = EXACT_ROWS
         kernel = method.kernel
         num_batches = REPEATED_MOVES if kernel is not None and kernel.uses_batches else 1
         self.terms = Terms(
@@ -467,6 +470,26 @@ class SGAISRun(StreamedRun):
             return None
         return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
 
+    def _verify(self, num_new: int) -> None:
+        """Put a stream's path right where a bridge shows that it has lost mass.
+
+        A mode that takes over from another one, in which all particles are, takes their moves
+        along, but not their weights. Where rows come in large chunks the result's bridge is enough.
+        """
+        rows = self.num_rows
+        is_due = rows >= VERIFY_GROWTH * self.verified_rows
+        if not is_due or num_new >= LARGE_CHUNK * rows or not self.path:
+            return
+        self.verified_rows = rows
+        log_evidence, std_error = self._combine()
+        crossing = self.bridge()
+        if crossing is None or math.isnan(std_error):
+            return
+        if crossing.judge(log_evidence, std_error) == (True, Status.PATH_LOST):
+            # What moves on batches of no use may have lost, a bridge from there has lost too.
+            self.noise_bias = self.noise_bias if self.largest_noise > TOO_NOISY else 0.0
+            self._go_on_from(crossing.log_evidence, crossing.std_error)
+
     def _for_bridge(self, anchor: Anchor, cloud: Cloud) -> Estimate:
         """All rows, with as little noise as batches allow."""
         strict = replace(self.terms, noise=BRIDGE_NOISE * self.method.noise, all_rows=0)
@@ -483,14 +506,15 @@ class SGAISRun(StreamedRun):
 
     def _cautions(self) -> dict[Status, bool]:
         noisy = self.noise_bias > max(NOISE_MATTERS, super()._combine()[1])
-        return {Status.NOISY: noisy} | super()._cautions()
+        lost = self.repaired > 0
+        return {Status.PATH_LOST: lost, Status.NOISY: noisy} | super()._cautions()
 
     @double_precision
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far, by the path or by the bridge."""
         found = super().result(elapsed, extra)
         decision = decide(self.bridge(), found.log_evidence, found.std_error, found.flags)
-        flags = decision.flags
+        flags = tuple(dict.fromkeys(decision.flags))
         if self.largest_noise > TOO_NOISY and Status.NOISY in found.flags:
             # Moves that followed nothing may have lost modes, and so would a bridge from there.
             flags = tuple(dict.fromkeys((Status.NOISY, *flags)))
@@ -508,6 +532,7 @@ class SGAISRun(StreamedRun):
                 "anchor_order": self._order(),
                 **self._memory(),
                 "anchor_error": self._anchor_error(self.anchor, self.cloud),
+                "path_repaired": self.repaired,
             },
         )
 
@@ -544,6 +569,7 @@ class SGAISRun(StreamedRun):
             "noise_bias": self.noise_bias,
             "largest_noise": self.largest_noise,
             "labelled": int(self.labelled),
+            "verified_rows": self.verified_rows,
         }
 
     @double_precision
@@ -580,6 +606,9 @@ class SGAISRun(StreamedRun):
         self.noise_bias = float(plain["noise_bias"])
         self.largest_noise = float(plain["largest_noise"])
         self.labelled = bool(plain["labelled"])
+        self.verified_rows = int(plain["verified_rows"])
+        if self.verified_rows < EXACT_ROWS:
+            raise ValueError(f"a path last verified at {self.verified_rows} rows")
 
 
 def _require_like(wanted: Any, found: Any, what: str) -> None:

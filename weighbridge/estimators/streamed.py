@@ -118,6 +118,7 @@ class StreamedRun:
         self.heating_bias = 0.0
         self.settled_variance = 0.0
         self.widest_spread = 0.0
+        self.repaired = 0.0
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[tuple[float, ...]] = []
         self.islands = np.arange(first_island, first_island + population.num_islands)
@@ -154,6 +155,24 @@ class StreamedRun:
         self.rows.append(values, weight)
         self.num_observations = seen
         self.num_chunks += 1
+        self._verify(len(weight))
+
+    def _verify(self, num_new: int) -> None:
+        """Hold the path against another estimate, after a chunk of so many rows."""
+
+    def _go_on_from(self, log_evidence: float, std_error: float) -> None:
+        """Take another estimate of the log evidence for the path's own, and its error.
+
+        Islands go on from there alike: what made them differ before does not count any more.
+        """
+        shift = np.where(np.isfinite(self.log_evidences), log_evidence - self.log_evidences, 0.0)
+        self.log_evidences = self.log_evidences + shift
+        log_weight = self.cloud.log_weight + jnp.asarray(shift)[:, None]
+        self.cloud = self.cloud._replace(log_weight=log_weight)
+        self.settled_variance, self.heating_bias = std_error**2, 0.0
+        seen, before, _, *rest = self.path[-1]
+        self.path[-1] = (seen, *self._combine(), *rest)
+        self.repaired += log_evidence - before
 
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
         """Anneal the particles to the posterior with this chunk, in which so many rows are seen."""
@@ -310,6 +329,7 @@ class StreamedRun:
             "heating_bias": self.heating_bias,
             "settled_variance": self.settled_variance,
             "widest_spread": self.widest_spread,
+            "repaired": self.repaired,
             "counts": self.counts,
         }
 
@@ -327,8 +347,11 @@ class StreamedRun:
         self.heating_bias = float(plain["heating_bias"])
         self.settled_variance = float(plain["settled_variance"])
         self.widest_spread = float(plain["widest_spread"])
+        self.repaired = float(plain["repaired"])
         self.counts = {name: int(plain["counts"][name]) for name in self.counts}
         if self.num_observations < 0 or not 0 <= self.num_chunks <= self.num_rows:
             raise ValueError(f"{self.num_chunks} chunks of {self.num_observations} observations")
         if not 0 <= self.settled_variance < math.inf or not abs(self.heating_bias) < math.inf:
             raise ValueError(f"errors of {self.settled_variance} and {self.heating_bias}")
+        if not 0 <= self.repaired < math.inf:
+            raise ValueError(f"a path put right by {self.repaired} nats")

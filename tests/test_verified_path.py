@@ -1,0 +1,117 @@
+"""A stream's path is held against a bridge when rows double, and put right where it lost mass."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import weighbridge as wb
+from weighbridge.base import Status
+from weighbridge.estimators.sgais_run import EXACT_ROWS
+
+SMALL = wb.SGAIS(num_islands=6, num_particles=32)
+
+
+def log_likelihood(p, row):
+    return dist.Cauchy(p["m"], 0.5).log_prob(row["y"])
+
+
+MODEL = wb.Model({"m": dist.Normal(0.0, 10.0)}, log_likelihood)
+
+
+def rows_that_change_their_mind():
+    """Rows around -4, then twenty times as many around 4: the mode at -4 stays for long."""
+    rng = np.random.default_rng(0)
+    return 0.5 * rng.normal(size=5000) + np.where(np.arange(5000) < 250, -4.0, 4.0)
+
+
+def exact(rows):
+    """By the trapezium rule around the mode at 4, which has all but e^-1000 of the mass."""
+    grid = np.linspace(3.5, 4.5, 4001)
+    squares = ((grid[:, None] - rows) / 0.5) ** 2
+    height = -np.sum(np.log1p(squares), axis=1) - len(rows) * np.log(0.5 * np.pi)
+    height = height - 0.5 * (grid / 10.0) ** 2 - 0.5 * np.log(200 * np.pi)
+    density = np.exp(height - height.max())
+    return height.max() + np.log(np.sum(density[1:] + density[:-1]) / 2 * (grid[1] - grid[0]))
+
+
+def test_a_path_that_stayed_behind_is_put_right():
+    rows = rows_that_change_their_mind()
+    online = wb.Online(MODEL, SMALL, seed=0)
+    for start in range(0, len(rows), 250):
+        update = online.update({"y": rows[start : start + 250]})
+        if update.num_observations == 2000:
+            # All particles are in the new mode, and their path is still that of the old one.
+            assert update.log_evidence < exact(rows[:2000]) - 1000
+    assert Status.PATH_LOST in update.flags
+    # It goes on from the bridge: what it added since has the error of some hundred rows' steps.
+    assert abs(update.log_evidence - exact(rows)) < 1.0
+    result = online.result()
+    assert abs(result.log_evidence - exact(rows)) < 4 * result.std_error + 0.01
+    assert Status.PATH_LOST in result.flags
+    assert result.diagnostics["path_repaired"] > 1000
+    assert len(set(result.flags)) == len(result.flags)
+
+
+def stream(online, data, start, stop, step=256):
+    for first in range(start, stop, step):
+        rows = slice(first, min(first + step, stop))
+        update = online.update({name: column[rows] for name, column in data.items()})
+    return update
+
+
+def lower(run, by):
+    """As if all islands had lost mass alike."""
+    run.log_evidences = run.log_evidences - by
+    with jax.enable_x64(True):
+        run.cloud = run.cloud._replace(log_weight=run.cloud.log_weight - by)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_its_error_begins_anew(seed):
+    data = wb.zoo.linear.simulate(4 * EXACT_ROWS, seed=1)
+    online = wb.Online(wb.zoo.linear.model(), SMALL, seed=seed)
+    stream(online, data, 0, 3 * EXACT_ROWS)
+    lower(online._session.run, 30.0)
+    before = stream(online, data, 3 * EXACT_ROWS, 4 * EXACT_ROWS - 256)
+    truth = wb.zoo.linear.log_evidence
+    seen = {name: column[: before.num_observations] for name, column in data.items()}
+    assert before.log_evidence < truth(seen) - 25  # it is not yet time to look
+    after = stream(online, data, 4 * EXACT_ROWS - 256, 4 * EXACT_ROWS)
+    assert after.flags == (Status.PATH_LOST,)
+    # Put right by a bridge that is exact here, and the spread of before is forgotten with it.
+    assert abs(after.log_evidence - truth(data)) < 1e-4
+    assert after.std_error < 1e-3 < before.std_error
+    assert abs(online.result().diagnostics["path_repaired"] - 30) < 5 * before.std_error
+
+
+def test_a_path_that_holds_is_left_alone(tmp_path):
+    data = wb.zoo.linear.simulate(4 * EXACT_ROWS, seed=1)
+    online = wb.Online(wb.zoo.linear.model(), SMALL, seed=0)
+    total = 0.0
+    for start in range(0, 4 * EXACT_ROWS, 512):
+        total += stream(online, data, start, start + 512, step=512).log_predictive
+    result = online.result()
+    assert result.diagnostics["path_repaired"] == 0.0
+    assert not result.flags
+    assert total == pytest.approx(result.diagnostics["path_log_evidence"], rel=1e-12)
+
+
+def test_a_run_that_was_put_right_is_resumed_bit_for_bit(tmp_path):
+    data = wb.zoo.linear.simulate(5 * EXACT_ROWS, seed=1)
+    model = wb.zoo.linear.model()
+    online = wb.Online(model, SMALL, seed=0)
+    stream(online, data, 0, 3 * EXACT_ROWS)
+    lower(online._session.run, 30.0)
+    online.save(tmp_path / "before.ckpt")
+    resumed = wb.Online.load(tmp_path / "before.ckpt", model, SMALL)
+    for run in (online, resumed):
+        stream(run, data, 3 * EXACT_ROWS, 4 * EXACT_ROWS)
+    online.save(tmp_path / "after.ckpt")
+    again = wb.Online.load(tmp_path / "after.ckpt", model, SMALL)
+    last = [stream(run, data, 4 * EXACT_ROWS, 5 * EXACT_ROWS) for run in (online, resumed, again)]
+    assert len({(update.log_evidence, update.std_error) for update in last}) == 1
+    assert len({update.flags for update in last}) == 1
+    assert last[0].flags == (Status.PATH_LOST,)
