@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import chdtri, logsumexp, stdtr
+from scipy.special import chdtri, stdtr
 
 from weighbridge.estimators.adaptive import Adaptive
 from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings
@@ -117,10 +117,12 @@ class Audit(NamedTuple):
         draws = np.where(is_inside(self.position), self.log_weight, -np.inf)
         position = np.asarray(cloud.position).reshape(-1, len(mean))
         log_weight = np.asarray(cloud.log_weight)
-        share = log_weight - logsumexp(log_weight, axis=1, keepdims=True) + islands[:, None]
+        share = (
+            log_weight - np.logaddexp.reduce(log_weight, axis=1, keepdims=True) + islands[:, None]
+        )
         outside = np.where(is_inside(position), -np.inf, share.reshape(-1)).reshape(share.shape)
         # Of both the mean of what their members estimate: draws, and islands.
-        members = (draws, logsumexp(outside, axis=1))
+        members = (draws, np.logaddexp.reduce(outside, axis=1))
         top = max(float(np.max(of)) for of in members)
         parts = [np.exp(of - top) for of in members]
         total = sum(float(part.mean()) for part in parts)

@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from weighbridge.base import Status
 
@@ -141,7 +140,7 @@ def bridge(
     3.0
     """
     usable = np.isfinite(log_weight) & np.isfinite(log_ratio_posterior)
-    share = np.exp(np.where(usable, log_weight - logsumexp(log_weight[usable]), -np.inf))
+    share = np.exp(np.where(usable, log_weight - np.logaddexp.reduce(log_weight[usable]), -np.inf))
     posterior = np.where(usable, log_ratio_posterior, 0.0)
     sides = _Sides(posterior, log_ratio_proposal, share)
     log_evidence = sides.solve()
@@ -216,7 +215,9 @@ def _evenness(log_ratio: np.ndarray) -> float:
     finite = log_ratio[np.isfinite(log_ratio)]
     if not finite.size:
         return 0.0
-    return float(np.exp(2 * logsumexp(finite) - logsumexp(2 * finite)) / log_ratio.size)
+    return float(
+        np.exp(2 * np.logaddexp.reduce(finite) - np.logaddexp.reduce(2 * finite)) / log_ratio.size
+    )
 
 
 def pareto_khat(log_ratio: np.ndarray) -> float:
@@ -249,6 +250,6 @@ def pareto_khat(log_ratio: np.ndarray) -> float:
     rates = np.full(grid, 1 / excess.mean())
     np.divide(-slopes, shapes, out=rates, where=shapes != 0)
     heights = tail * (np.log(rates) - shapes - 1)
-    share = np.exp(heights - logsumexp(heights))
+    share = np.exp(heights - np.logaddexp.reduce(heights))
     shape = float(np.mean(np.log1p(-np.sum(share * slopes) * excess)))
     return (tail * shape + 10 * 0.5) / (tail + 10)

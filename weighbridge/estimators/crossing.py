@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import logsumexp
 
 from weighbridge.base import Array
 from weighbridge.estimators.adaptive import ENOUGH_PARTICLES
@@ -93,7 +92,7 @@ def _proposals(
     num_groups = 5 if len(position) >= 5 else 3
     group = np.arange(len(position)) % num_groups
     dimension = position.shape[-1]
-    log_total = logsumexp(log_weight, axis=1, keepdims=True)
+    log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
     # An island that has no weight left has no share.
     share = np.exp(log_weight - np.where(np.isfinite(log_total), log_total, 0.0))
     proposals = []
