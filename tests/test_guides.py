@@ -20,7 +20,7 @@ from weighbridge.estimators.anchoring import (
     sums_of,
     total,
 )
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.leading import Lead
 from weighbridge.estimators.sgais_run import SGAISRun
 from weighbridge.estimators.tempering import likelihood_term

@@ -18,7 +18,9 @@ from weighbridge.estimators.anchoring import (
     SMALLEST_BATCH,
     wanted_rows,
 )
-from weighbridge.estimators.anneal import Cloud, Path, StepInfo, shares
+from weighbridge.estimators.cloud import Cloud, shares
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.model import Model
 from weighbridge.numerics import MEDIAN_TO_DEVIATION, jit
 from weighbridge.target import Rows, Span, Term

@@ -28,21 +28,16 @@ from weighbridge.estimators.anchoring import (
     sums_of,
     total,
 )
-from weighbridge.estimators.anneal import (
-    Annealed,
-    Cloud,
-    Mover,
-    Path,
-    Settings,
-    StepInfo,
-    anneal,
-    anneal_step,
-    shares,
-)
+from weighbridge.estimators.anneal import Annealed, anneal
+from weighbridge.estimators.annealing_step import anneal_step
 from weighbridge.estimators.bridge import Bridged, decide
+from weighbridge.estimators.cloud import Cloud, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.labels import Labels, one_labelling
+from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
 from weighbridge.model import Model
