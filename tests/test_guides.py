@@ -13,13 +13,9 @@ from scipy.special import logsumexp
 
 import weighbridge as wb
 from weighbridge.estimators import leading
-from weighbridge.estimators.anchoring import (
-    GUIDE_NOISE,
-    NOISELESS,
-    Terms,
-    sums_of,
-    total,
-)
+from weighbridge.estimators.anchored_terms import Terms
+from weighbridge.estimators.anchoring import sums_of, total
+from weighbridge.estimators.batch_noise import GUIDE_NOISE, NOISELESS, measured
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.leading import Lead
 from weighbridge.estimators.sgais_run import SGAISRun
@@ -250,7 +246,7 @@ def noise_at_the_end(data, method, seed, monkeypatch):
     def take(self, stage, outcome, original=SGAISRun._take):
         if stage.past is not None:
             probes = self._probes(outcome.cloud)
-            noises.append(self.terms._measure(stage.past.groups, probes).relative)
+            noises.append(measured(self.model, stage.past.groups, probes).relative)
         original(self, stage, outcome)
 
     given = data

@@ -11,7 +11,7 @@ import numpy as np
 
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Guide, Led, Sums, sums_at
 from weighbridge.base import Array
-from weighbridge.estimators.anchoring import (
+from weighbridge.estimators.batch_noise import (
     GUIDE_NOISE,
     NEARLY_ALL,
     NUM_PROBES,

@@ -14,22 +14,18 @@ import numpy as np
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Anchored, Sums
 from weighbridge.base import PyTree, Status
 from weighbridge.data import split
+from weighbridge.estimators.anchored_terms import Estimate, Terms
 from weighbridge.estimators.anchoring import (
-    FIRST_BATCH,
-    NOISELESS,
-    NUM_PROBES,
     NUM_REPLICATES,
     SUM_ROWS,
-    TOO_NOISY,
     Anchor,
-    Estimate,
-    Terms,
     set_anchor,
     sums_of,
     total,
 )
 from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.annealing_step import anneal_step
+from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, NUM_PROBES, TOO_NOISY
 from weighbridge.estimators.bridge import Bridged, decide
 from weighbridge.estimators.cloud import Cloud, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
