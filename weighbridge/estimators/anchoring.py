@@ -12,7 +12,7 @@ from scipy.linalg import hadamard
 
 from weighbridge.anchor import Sums, sums_at
 from weighbridge.base import Array, PyTree
-from weighbridge.data import pad
+from weighbridge.data import pad, split
 from weighbridge.estimators.batch_noise import LEAST_BATCHES
 from weighbridge.model import Model
 from weighbridge.numerics import jit_for_speed
@@ -73,6 +73,12 @@ def sums_of(model: Model, position: np.ndarray, blocks: Iterator[Block]) -> list
         rows = Rows(*pad(values, weight, SUM_ROWS))
         found.append(_block_sums(model, position, Span(rows, 0, len(weight))))
     return [jax.tree_util.tree_map(np.asarray, sums) for sums in found]
+
+
+def sums_of_rows(model: Model, position: np.ndarray, values: PyTree, weight: np.ndarray) -> Sums:
+    """L, G and H of any number of rows."""
+    blocks = split((values, weight), SUM_ROWS)
+    return total(model.dimension, sums_of(model, position, blocks))
 
 
 def total(dimension: int, sums: list[Sums]) -> Sums:

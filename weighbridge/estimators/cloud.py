@@ -44,6 +44,12 @@ def shares(cloud: Cloud) -> np.ndarray:
     return np.asarray(share / share.sum())
 
 
+def centre(cloud: Cloud) -> np.ndarray:
+    """The mean of all particles, each by its share."""
+    share = shares(cloud)
+    return np.asarray(share @ np.asarray(cloud.position).reshape(len(share), -1))
+
+
 def stretched(cloud: Cloud, chain_length: int) -> Cloud:
     """Every particle as often as its chain has states."""
     if chain_length == 1:
