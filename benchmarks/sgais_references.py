@@ -21,8 +21,8 @@ import weighbridge as wb
 from benchmarks import sgais_problems as problems
 from benchmarks.references import estimate, student, student_log_density
 from weighbridge.base import Array
-from weighbridge.data import num_rows, pad, split
-from weighbridge.estimators.anchoring import SUM_ROWS, sums_of, total
+from weighbridge.data import num_rows, pad
+from weighbridge.estimators.anchoring import sums_of_rows
 from weighbridge.estimators.bridge import pareto_khat
 from weighbridge.estimators.crossing import log_normal
 from weighbridge.model import Model
@@ -91,8 +91,8 @@ class Posterior:
     @double_precision
     def expansion(self, position: np.ndarray) -> Mode:
         """Height and curvature at a point, with the gradient instead of the position."""
-        blocks = split((self.data, np.ones(num_rows(self.data))), SUM_ROWS)
-        sums = total(self.model.dimension, sums_of(self.model, position, blocks))
+        weight = np.ones(num_rows(self.data))
+        sums = sums_of_rows(self.model, position, self.data, weight)
         height, gradient, curvature = map(np.asarray, _prior_expansion(self.model, position))
         return Mode(
             gradient + np.asarray(sums.gradient),

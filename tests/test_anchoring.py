@@ -10,18 +10,10 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.anchor import Sums
-from weighbridge.estimators import anchoring
-from weighbridge.estimators.anchoring import (
-    NOISELESS,
-    SMALLEST_BATCH,
-    SUM_ROWS,
-    Anchor,
-    Terms,
-    in_blocks,
-    set_anchor,
-    sums_of,
-    total,
-)
+from weighbridge.estimators import anchored_terms, anchoring
+from weighbridge.estimators.anchored_terms import Terms
+from weighbridge.estimators.anchoring import SUM_ROWS, Anchor, in_blocks, set_anchor, sums_of, total
+from weighbridge.estimators.batch_noise import NOISELESS, SMALLEST_BATCH
 from weighbridge.reservoir import Reservoir
 from weighbridge.target import SPAN_BLOCK
 
@@ -339,7 +331,7 @@ def test_all_rows_are_used_where_nearly_all_are_wanted():
 
 
 def test_all_rows_are_used_where_the_largest_batch_is_of_no_use(monkeypatch):
-    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e-12)
+    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e-12)
     terms = dataclasses.replace(make_terms(1e-13, num_islands=8, largest=64), all_rows=NUM_ROWS)
     found = estimate(terms)
     assert found.noise is NOISELESS
@@ -351,9 +343,9 @@ def test_all_rows_are_used_where_the_largest_batch_is_of_no_use(monkeypatch):
     # Not where there are too many of them, where they are a sample, or where batches are of use.
     few = dataclasses.replace(terms, all_rows=NUM_ROWS - 1)
     sample = (gather, NUM_ROWS // 2, NUM_ROWS)
-    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e-12)
+    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e-12)
     assert estimate(few).term.size == estimate(terms, source=sample).term.size == 64
-    monkeypatch.setattr(anchoring, "TOO_NOISY", 1e12)
+    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e12)
     assert estimate(terms).term.size == 64
 
 

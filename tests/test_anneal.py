@@ -9,15 +9,12 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.anneal import (
-    Cloud,
-    Path,
-    Settings,
-    anneal,
-    step_keys,
-)
+from weighbridge.estimators.anneal import anneal, step_keys
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.path import Path
 from weighbridge.estimators.powers import choose_increment
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.model import draw_positions
 from weighbridge.particles import RESAMPLING
 from weighbridge.target import Rows

@@ -11,9 +11,10 @@ import pytest
 import weighbridge as wb
 from benchmarks import problems
 from weighbridge.base import Status
-from weighbridge.estimators.anneal import Cloud, Path
 from weighbridge.estimators.audit import Audit, _importance, is_drifting
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.crossing import bridge_to_gaussians, fit_scores
+from weighbridge.estimators.path import Path
 from weighbridge.particles import Combined
 from weighbridge.target import Total
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 import weighbridge as wb
 from weighbridge import detection
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.permutation import Signs, compare_rows
 
 pytestmark = pytest.mark.long

@@ -10,7 +10,10 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
-from weighbridge.estimators.anneal import Path, Settings, anneal, draw_cloud
+from weighbridge.estimators.anneal import anneal
+from weighbridge.estimators.cloud import draw_cloud
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.walks import evaluate
 from weighbridge.target import Batches, Rows
 

@@ -13,15 +13,12 @@ from scipy.special import logsumexp
 
 import weighbridge as wb
 from weighbridge.estimators import leading
-from weighbridge.estimators.anchoring import (
-    GUIDE_NOISE,
-    NOISELESS,
-    Terms,
-    sums_of,
-    total,
-)
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.anchored_terms import Terms
+from weighbridge.estimators.anchoring import sums_of, total
+from weighbridge.estimators.batch_noise import GUIDE_NOISE, NOISELESS, measured
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.leading import Lead
+from weighbridge.estimators.sgais_preparation import Preparation
 from weighbridge.estimators.sgais_run import SGAISRun
 from weighbridge.estimators.tempering import likelihood_term
 from weighbridge.kernels.hmc import HMC, evaluate
@@ -249,8 +246,8 @@ def noise_at_the_end(data, method, seed, monkeypatch):
 
     def take(self, stage, outcome, original=SGAISRun._take):
         if stage.past is not None:
-            probes = self._probes(outcome.cloud)
-            noises.append(self.terms._measure(stage.past.groups, probes).relative)
+            probes = self.preparation().probes(outcome.cloud)
+            noises.append(measured(self.model, stage.past.groups, probes).relative)
         original(self, stage, outcome)
 
     given = data
@@ -277,7 +274,7 @@ def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
         # not bring down to what is wanted; 32 probes see it to a quarter.
         assert noise < 6 * method.noise
     # Without it batches are as noisy as the particles are far away.
-    monkeypatch.setattr(SGAISRun, "_followed", lambda self, stage, *args, **more: stage)
+    monkeypatch.setattr(Preparation, "followed", lambda self, stage, *args, **more: stage)
     assert noise_at_the_end(data, method, 0, monkeypatch)[1] > 10 * method.noise
 
 

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.anneal import anneal_step
+from weighbridge.estimators.annealing_step import anneal_step
 from weighbridge.estimators.ibis import look_ahead
 from weighbridge.estimators.store import FIRST_CAPACITY, Store
 

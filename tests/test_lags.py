@@ -9,7 +9,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.data import join, num_rows
-from weighbridge.estimators.anneal import quick_step
+from weighbridge.estimators.annealing_step import quick_step
 from weighbridge.sources import Source, open_source
 from weighbridge.zoo import autoregressive
 

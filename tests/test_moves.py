@@ -11,8 +11,11 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.estimators.adaptive import memory, others_scale, particle_scale, remembered
-from weighbridge.estimators.anneal import Cloud, Path, Settings, anneal, draw_cloud
+from weighbridge.estimators.anneal import anneal
+from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat, average
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.target import Rows
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.

@@ -10,9 +10,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.anneal import Cloud, Path
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.moves import AdaptiveHMC
+from weighbridge.estimators.path import Path
 from weighbridge.model import unravel_positions
 from weighbridge.numerics import systematic_indices
 from weighbridge.relabel import (

@@ -10,7 +10,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.estimators import SequentialMethod
-from weighbridge.estimators.anneal import anneal_step
+from weighbridge.estimators.annealing_step import anneal_step
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,8 @@ from weighbridge import anchor as anchor_module
 from weighbridge.estimators import sgais_run
 from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.moves import over_islands
-from weighbridge.estimators.sgais_run import EXACT_ROWS
+from weighbridge.estimators.sgais_preparation import BRIDGE, CHUNK, EXACT_ROWS, PAST, PROBES
+from weighbridge.estimators.sgais_stage import Block
 from weighbridge.target import Rows, Target
 
 # With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
@@ -192,7 +193,7 @@ def test_moves_see_every_row_once(seen, reservoir):
     chunk = part(data, seen, 2600)
     with jax.enable_x64(True):
         new = part((chunk, weight[seen:]), 0, 500)
-        path = run._prepare(*new).path
+        path = run.preparation().stage(run.cloud, Block(*new)).path
         position = np.asarray(run.cloud.position)[:, :3]
         found = over_islands(lambda target, _, u: target(u), position, path=path, power=power)
     x, y = data["x"], data["y"]
@@ -211,8 +212,8 @@ def test_mini_batches_never_repeat():
     for seed, chunk, first_island in itertools.product((0, 1), (1, 2), (0, 16)):
         run = DEFAULT.start(LINEAR, seed=seed, first_island=first_island)
         run.num_chunks = chunk
-        for who in (sgais_run.PAST, sgais_run.CHUNK, sgais_run.BRIDGE, sgais_run.PROBES):
-            drawn += [tuple(g.integers(0, 10**6, 8)) for g in run._generators(who)]
+        for who in (PAST, CHUNK, BRIDGE, PROBES):
+            drawn += [tuple(g.integers(0, 10**6, 8)) for g in run.preparation().generators(who)]
     assert len(set(drawn)) == len(drawn) == 8 * 4 * 16
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.base import Status
-from weighbridge.estimators.sgais_run import EXACT_ROWS
+from weighbridge.estimators.sgais_preparation import EXACT_ROWS
 
 SMALL = wb.SGAIS(num_islands=6, num_particles=32)
 

@@ -78,14 +78,15 @@ if TYPE_CHECKING:
     from weighbridge.prediction import Prediction
     from weighbridge.predictive import PredictiveCheck, predictive_check
     from weighbridge.result import Evidence
-    from weighbridge.run import Update, evidence
     from weighbridge.sampling import sample
     from weighbridge.sensitivity import Sensitivity, prior_sensitivity
+    from weighbridge.session import Update
     from weighbridge.store import CheckpointStore
     from weighbridge.watching import Keeping as Keeping
     from weighbridge.watching import Plan as Plan
     from weighbridge.watching import Watched as Watched
     from weighbridge.watching import watch as watch
+    from weighbridge.weighing import evidence
 
 # Imported on first use: `weighbridge --help` must not wait for JAX.
 _HOMES = {
@@ -158,11 +159,12 @@ _HOMES = {
     "prediction": ("Prediction",),
     "predictive": ("PredictiveCheck", "predictive_check"),
     "result": ("Evidence",),
-    "run": ("Update", "evidence"),
     "sensitivity": ("Sensitivity", "prior_sensitivity"),
     "sampling": ("sample",),
+    "session": ("Update",),
     "store": ("CheckpointStore",),
     "watching": ("Keeping", "Plan", "Watched", "watch"),
+    "weighing": ("evidence",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

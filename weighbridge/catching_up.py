@@ -15,7 +15,7 @@ from weighbridge.estimators.sequential import Kept
 from weighbridge.model_rows import check_row_function, split_weight
 from weighbridge.numerics import double_precision
 from weighbridge.pointwise import row_blocks
-from weighbridge.run import Session
+from weighbridge.session import Session
 from weighbridge.sources import open_source
 
 # Posterior draws over which the log-likelihood of a row is averaged.

@@ -12,7 +12,7 @@ import numpy as np
 
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
-from weighbridge.data import RowChecker, num_rows
+from weighbridge.data import RowChecker, RowPolicy, num_rows
 from weighbridge.estimators import Method
 from weighbridge.feeds import open_feed
 from weighbridge.lags import lagged
@@ -21,7 +21,6 @@ from weighbridge.model import Model
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits
-from weighbridge.run import RowPolicy, weigh_together
 from weighbridge.sources import Source
 from weighbridge.tables import (
     Columns,
@@ -36,6 +35,7 @@ from weighbridge.tables import (
 )
 from weighbridge.views import Begun, see
 from weighbridge.watching import Keeping, Plan, Watched, watch
+from weighbridge.weighing import weigh_together
 
 
 def weigh(

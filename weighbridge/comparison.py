@@ -12,13 +12,14 @@ import numpy as np
 
 from weighbridge import plots
 from weighbridge.base import MethodError, Status
+from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence, left_out
 from weighbridge.rounds import Limits
-from weighbridge.run import Competitor, as_it_is, open_common, weigh_together
+from weighbridge.weighing import open_common, weigh_together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

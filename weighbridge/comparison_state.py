@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.catching_up import CatchUp
-from weighbridge.run import Session
 from weighbridge.saving import (
     LARGEST_ERROR,
     Arrays,
@@ -18,6 +17,7 @@ from weighbridge.saving import (
     restore_session,
     session_state,
 )
+from weighbridge.session import Session
 
 SCHEMA = "weighbridge.online_comparison.4"
 

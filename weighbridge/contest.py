@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
-from weighbridge.data import RowChecker, num_rows, rechunk
+from weighbridge.data import RowChecker, RowPolicy, num_rows, rechunk
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.feeds import Continuity, Notice
 from weighbridge.model import Model
 from weighbridge.model_rows import check_row_function
 from weighbridge.parallel import in_threads
-from weighbridge.run import RowPolicy, Session
+from weighbridge.session import Session
 from weighbridge.undo import restored_on_error
 from weighbridge.watched import annealing_steps
 

@@ -14,7 +14,7 @@ from scipy import special
 from weighbridge.base import Array, CheckpointError, PyTree
 from weighbridge.changes import Change, Changes
 from weighbridge.data import join, num_rows, pad, split
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.sequential import row_log_likelihoods
 from weighbridge.model import Model
 from weighbridge.model_rows import split_weight

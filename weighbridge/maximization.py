@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.admission import require_model
 from weighbridge.base import Array, MethodError
 from weighbridge.climbing import SAME, Problem, anneal, polish
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.estimators.tempering import likelihood_term
+from weighbridge.held import hold
 from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.priors import Parameters
-from weighbridge.run import hold, require_model
 from weighbridge.target import Span, Term
 
 OBJECTIVES = ("posterior", "likelihood")

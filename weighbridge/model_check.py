@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.admission import require_model
 from weighbridge.base import Array, DataError, PyTree
 from weighbridge.data import join, num_rows
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
@@ -19,7 +20,6 @@ from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.numerics import check_seed, double_precision, jit
 from weighbridge.pointwise import rows_of, total_log_likelihoods
 from weighbridge.program_text import traced_text
-from weighbridge.run import require_model
 from weighbridge.sources import open_source
 from weighbridge.target import Rows, Target, Total
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from weighbridge import checkpoint
 from weighbridge.changes import Change, Changes
-from weighbridge.data import as_values
+from weighbridge.data import RowPolicy, as_values
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
-from weighbridge.run import RowPolicy, Session, Update, update_session
 from weighbridge.saving import (
     KEY_KIND,
     check_identity,
@@ -23,6 +22,7 @@ from weighbridge.saving import (
     row_policy,
     session_state,
 )
+from weighbridge.session import Session, Update, update_session
 
 SCHEMA = "weighbridge.online.5"
 

@@ -30,7 +30,7 @@ from weighbridge.comparison_state import (
 )
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.contest import Contest, Methods, check_models, choose_methods, latest
-from weighbridge.data import as_values
+from weighbridge.data import RowPolicy, as_values
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.history import History
 from weighbridge.model import Model
@@ -38,8 +38,8 @@ from weighbridge.numerics import check_seed
 from weighbridge.parallel import in_threads
 from weighbridge.prediction import Function, Prediction
 from weighbridge.result import Evidence
-from weighbridge.run import RowPolicy, Session
 from weighbridge.saving import KEY_KIND, Arrays, check_identity, refusing, row_policy
+from weighbridge.session import Session
 from weighbridge.watched_contest import WatchedContest
 
 

@@ -11,14 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.admission import require_model
 from weighbridge.base import Array, MethodError, PyTree
 from weighbridge.data import num_rows, pad, split
 from weighbridge.estimators.host_likelihood import host_likelihood
+from weighbridge.held import hold
 from weighbridge.model import Model, draw_positions
 from weighbridge.numerics import double_precision, jit, systematic_indices
 from weighbridge.priors import Parameters
 from weighbridge.result import Evidence
-from weighbridge.run import hold, require_model
 from weighbridge.target import Total
 
 # Log-likelihoods computed at once, and held at once: memory is flat in rows and draws.

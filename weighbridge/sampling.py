@@ -16,15 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.admission import require_model
 from weighbridge.base import DataError, Kernel, MethodError, ModelError, PyTree
 from weighbridge.chains import ChainRun, Warmup, has_metric, is_tunable
+from weighbridge.data import RowPolicy
 from weighbridge.estimators.host_likelihood import PROBES, OnHost, host_likelihood
+from weighbridge.held import hold
 from weighbridge.kernels.nuts import NUTS
 from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.posterior import Posterior
 from weighbridge.progress import ChainReporter, choose_chain_reporter
-from weighbridge.run import RowPolicy, hold, require_model
 from weighbridge.target import Rows, Subsampled, Target, Term, Total
 
 # Names the stream of random numbers that mini-batches of a chain are drawn from.

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from weighbridge.base import CheckpointError
+from weighbridge.data import RowPolicy
 from weighbridge.model import Model
-from weighbridge.run import RowPolicy, Session
+from weighbridge.session import Session
 
 Arrays = dict[str, np.ndarray]
 Plain = dict[str, Any]

@@ -13,7 +13,7 @@ import numpy as np
 
 from weighbridge.base import PyTree, Status
 from weighbridge.detection import Judge
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.sequential import Kept, SequentialMethod, SequentialRun
 from weighbridge.estimators.streamed import LONGEST_PATH, shortened
 from weighbridge.model import Model

@@ -15,8 +15,8 @@ import numpy as np
 
 from weighbridge import zoo
 from weighbridge.base import DataError, MethodError, ModelError, PyTree
+from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.model import Model
-from weighbridge.run import Competitor, as_it_is
 from weighbridge.sources import Source, count_csv_rows, open_source
 
 Columns = dict[str, np.ndarray]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from weighbridge.base import Array, DataError, PyTree
+from weighbridge.competitor import Competitor
 from weighbridge.data import num_rows
 from weighbridge.feeds import Cursor, Feed, Parcel
 from weighbridge.lags import Lagged
 from weighbridge.model import Model
 from weighbridge.priors import Parameters
-from weighbridge.run import Competitor
 from weighbridge.tables import (
     Columns,
     Loaded,

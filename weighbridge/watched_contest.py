@@ -16,14 +16,14 @@ import numpy as np
 from weighbridge.base import PyTree
 from weighbridge.changes import Change, Changes
 from weighbridge.contest import Contest
-from weighbridge.data import num_rows, rechunk
+from weighbridge.data import RowPolicy, num_rows, rechunk
 from weighbridge.detection import Detector
 from weighbridge.estimators import Method
 from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
 from weighbridge.parallel import in_threads
-from weighbridge.run import RowPolicy, Session
 from weighbridge.segments import SegmentedRun
+from weighbridge.session import Session
 from weighbridge.undo import restored_on_error
 from weighbridge.watched import annealing_steps
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.base import Array
-from weighbridge.estimators.anneal import Cloud, Path
+from weighbridge.estimators.cloud import Cloud
+from weighbridge.estimators.path import Path
 
 # Particles for each dimension from which on their covariance is used as it is.
 ENOUGH_PARTICLES = 4

@@ -23,8 +23,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtri, stdtr
 
 from weighbridge.estimators.adaptive import Adaptive
-from weighbridge.estimators.anneal import Annealed, Cloud, Path, Settings
+from weighbridge.estimators.anneal import Annealed
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.crossing import Gaussian, log_densities, log_normal
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
 

@@ -21,11 +21,15 @@ import numpyro.distributions as dist
 from weighbridge.base import DataError, MethodError, ModelError, PyTree, Status
 from weighbridge.data import RowChecker, as_values, num_rows
 from weighbridge.estimators.ais import AIS
-from weighbridge.estimators.anneal import Annealed, Cloud, Mover, Path, Settings, anneal, draw_cloud
+from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.bounds import Bounds, island_logs
+from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.frozen import Recorded, require_freezable, reversed_moves
 from weighbridge.estimators.host_likelihood import host_likelihood
 from weighbridge.estimators.methods import resolve
+from weighbridge.estimators.mover import Mover
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.tempering import (
     DISAGREEMENT,

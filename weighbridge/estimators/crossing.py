@@ -13,10 +13,11 @@ from scipy.linalg import solve_triangular
 
 from weighbridge.base import Array
 from weighbridge.estimators.adaptive import ENOUGH_PARTICLES
-from weighbridge.estimators.anneal import Cloud, Path
 from weighbridge.estimators.bridge import Bridged, bridge
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.host_likelihood import HostLikelihood
 from weighbridge.estimators.moves import over_islands
+from weighbridge.estimators.path import Path
 from weighbridge.model import Model
 from weighbridge.numerics import jit
 

@@ -15,8 +15,10 @@ import jax.numpy as jnp
 
 from weighbridge.base import Array, MethodError
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, particle_scale
-from weighbridge.estimators.anneal import Cloud, Mover, Path
+from weighbridge.estimators.cloud import Cloud
+from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.path import Path
 from weighbridge.pytrees import register_dataclass
 
 

@@ -15,17 +15,11 @@ import numpy as np
 
 from weighbridge.base import Array
 from weighbridge.estimators.adaptive import AdaptiveInfo, Setting, Tally, joined
-from weighbridge.estimators.anneal import (
-    Cloud,
-    Path,
-    Settings,
-    StepInfo,
-    Weighed,
-    settle,
-    stretched,
-    weigh,
-)
+from weighbridge.estimators.cloud import Cloud, stretched
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy
+from weighbridge.estimators.mover import settle
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings, StepInfo, Weighed, weigh
 from weighbridge.estimators.walks import AdaptiveWalk
 from weighbridge.kernels.dialogue import Point
 from weighbridge.model import Model

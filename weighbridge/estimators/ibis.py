@@ -14,17 +14,13 @@ import numpy as np
 
 from weighbridge.base import Array, Kernel, PyTree, Status
 from weighbridge.data import pad, split
-from weighbridge.estimators.anneal import (
-    Annealed,
-    Cloud,
-    Path,
-    Settings,
-    anneal,
-    draw_cloud,
-)
+from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.checks import require_fraction, require_particles
+from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.path import Path
 from weighbridge.estimators.powers import conditional_ess
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,

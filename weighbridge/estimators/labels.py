@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.estimators.adaptive import AdaptiveInfo
-from weighbridge.estimators.anneal import Cloud, Path, StepInfo
+from weighbridge.estimators.cloud import Cloud
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.model import Model
 from weighbridge.relabel import (
     Reference,

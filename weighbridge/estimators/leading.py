@@ -11,14 +11,16 @@ import numpy as np
 
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Guide, Led, Sums, sums_at
 from weighbridge.base import Array
-from weighbridge.estimators.anchoring import (
+from weighbridge.estimators.batch_noise import (
     GUIDE_NOISE,
     NEARLY_ALL,
     NUM_PROBES,
     SMALLEST_BATCH,
     wanted_rows,
 )
-from weighbridge.estimators.anneal import Cloud, Path, StepInfo, shares
+from weighbridge.estimators.cloud import Cloud, shares
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.model import Model
 from weighbridge.numerics import MEDIAN_TO_DEVIATION, jit
 from weighbridge.target import Rows, Span, Term

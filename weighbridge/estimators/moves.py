@@ -13,7 +13,9 @@ from jax.scipy.special import erfc
 
 from weighbridge.base import Array, Kernel
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
-from weighbridge.estimators.anneal import Cloud, Path, stable_moves
+from weighbridge.estimators.cloud import Cloud
+from weighbridge.estimators.mover import stable_moves
+from weighbridge.estimators.path import Path
 from weighbridge.kernels.hmc import HMC, evaluate
 from weighbridge.pytrees import register_dataclass
 from weighbridge.target import Target

@@ -10,9 +10,11 @@ import numpy as np
 
 from weighbridge.base import Kernel, MethodError, PyTree, Status
 from weighbridge.data import pad
-from weighbridge.estimators.anneal import Annealed, Path, Settings, anneal
+from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
 from weighbridge.estimators.moves import Repeat
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
 from weighbridge.kernels import SGHMC
 from weighbridge.model import Model

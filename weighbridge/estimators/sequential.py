@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import Array, ModelError, PyTree, Status
-from weighbridge.estimators.anneal import Cloud
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import jit
 from weighbridge.particles import Combined

@@ -14,10 +14,12 @@ import numpy as np
 
 from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
 from weighbridge.data import join, num_rows, pad, rechunk
-from weighbridge.estimators.anneal import Annealed, Cloud, Settings, anneal
+from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.checks import require_counts
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
+from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.sequential import HeldMethod, SequentialMethod
 from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.streamed import FEW_PARTICLES

@@ -11,7 +11,8 @@ import numpy as np
 from weighbridge.base import Kernel, MethodError
 from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
 from weighbridge.estimators.published import PublishedSGAIS
-from weighbridge.estimators.sgais_run import EXACT_ROWS, SGAISRun
+from weighbridge.estimators.sgais_preparation import EXACT_ROWS
+from weighbridge.estimators.sgais_run import SGAISRun
 from weighbridge.model import Model
 from weighbridge.particles import Combined, combine_islands
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.base import PyTree, Status
-from weighbridge.estimators.anneal import Annealed, Cloud, draw_cloud
+from weighbridge.estimators.anneal import Annealed
+from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,

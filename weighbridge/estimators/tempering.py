@@ -20,28 +20,21 @@ import numpy as np
 from weighbridge.base import MethodError, ModelError, PyTree, Status
 from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
-from weighbridge.estimators.anneal import (
-    Annealed,
-    Cloud,
-    Mover,
-    Path,
-    Report,
-    Settings,
-    StepInfo,
-    anneal,
-    anneal_step,
-    draw_cloud,
-    quick_step,
-)
+from weighbridge.estimators.anneal import Annealed, Report, anneal
+from weighbridge.estimators.annealing_step import anneal_step, quick_step
 from weighbridge.estimators.audit import Audit, audit, drift_diagnostics
 from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
+from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
 from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.leading import Lead
+from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
+from weighbridge.estimators.path import Path
+from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,

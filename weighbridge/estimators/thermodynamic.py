@@ -9,8 +9,11 @@ import jax
 import numpy as np
 
 from weighbridge.base import MethodError
-from weighbridge.estimators.anneal import Annealed, Cloud, Path, chunk_log_likelihoods, moments
+from weighbridge.estimators.anneal import Annealed
+from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.host_likelihood import HostLikelihood
+from weighbridge.estimators.path import Path, chunk_log_likelihoods
+from weighbridge.estimators.reweighting import moments
 from weighbridge.estimators.tempering import Tempering
 from weighbridge.numerics import jit
 from weighbridge.particles import Combined, combine_islands, combine_logs

@@ -11,8 +11,9 @@ import jax
 
 from weighbridge.base import Array, Kernel, MethodError
 from weighbridge.estimators.adaptive import Adaptive, Setting, Tally, pooled
-from weighbridge.estimators.anneal import Mover, Path
+from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat, Stay
+from weighbridge.estimators.path import Path
 from weighbridge.kernels import Metropolis, Slice, Stretch
 from weighbridge.kernels.dialogue import Lift, Point, Walker, converse
 from weighbridge.pytrees import register_dataclass

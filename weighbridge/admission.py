@@ -1,0 +1,69 @@
+"""The gate that rows pass before a model is weighed on them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from weighbridge.base import DataError, MethodError, PyTree
+from weighbridge.data import RowChecker, RowPolicy, num_rows
+from weighbridge.model import Model
+from weighbridge.model_rows import check_row_function
+from weighbridge.quarantine import Quarantine
+
+QuarantineFile = str | os.PathLike[str] | Quarantine
+
+
+def require_model(model: Any) -> None:
+    """Refuse what is no model."""
+    if not isinstance(model, Model):
+        raise MethodError(
+            f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function use "
+            "wb.from_numpyro."
+        )
+
+
+def nothing_to_weigh(rows_left_out: int) -> str:
+    """What to say when no row is left."""
+    reason = ", or every row was skipped." if rows_left_out else "."
+    return f"There is no row to weigh: the data is empty{reason}"
+
+
+class Admission:
+    """The gate that every block of rows passes, for one model."""
+
+    def __init__(
+        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+    ) -> None:
+        require_model(model)
+        self.model = model
+        self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
+        self.weight_counts_rows: bool | None = None
+
+    def admit(self, values: PyTree) -> PyTree:
+        """Check a block of rows; the first also checks the model against its columns."""
+        before = self.weight_counts_rows
+        if num_rows(values) and before is None:
+            self.weight_counts_rows = check_row_function(self.model, values)
+        try:
+            return self.checker(values)
+        except DataError:
+            self.weight_counts_rows = before
+            raise
+
+    def noticed(self) -> dict[str, Any]:
+        """What a result should tell about its rows."""
+        return {
+            "rows_skipped": self.checker.rows_skipped,
+            "rows_quarantined": self.checker.rows_quarantined,
+            "weighted_rows": bool(self.weight_counts_rows),
+        }
+
+    def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
+        """The rows that the model cannot have, and those with a negative weight."""
+        flags = {} if self.model.check_rows is None else dict(self.model.check_rows(values))
+        if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
+            flags["column 'weight' counts repeated rows and is negative"] = values["weight"] < 0
+        return flags

@@ -1,0 +1,71 @@
+"""All observations of a model, checked and held in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
+from weighbridge.base import DataError, PyTree
+from weighbridge.data import RowPolicy, join, num_rows
+from weighbridge.estimators import Tempering
+from weighbridge.estimators.anneal import Report
+from weighbridge.model import Model
+from weighbridge.model_rows import split_weight
+from weighbridge.result import Evidence
+from weighbridge.sources import open_source
+
+
+class Held(Admission):
+    """All observations of a model, checked and held in memory, for methods that need them so."""
+
+    def __init__(
+        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+    ) -> None:
+        super().__init__(model, on_bad_row, quarantine)
+        self.blocks: list[PyTree] = []
+
+    def add(self, values: PyTree) -> None:
+        """Take in one block; a likelihood that does not factorise has no rows to check."""
+        if self.model.log_likelihood is not None:
+            values = self.admit(values)
+        if values is not None and num_rows(values):
+            self.blocks.append(values)
+
+    def contents(self) -> tuple[PyTree, np.ndarray | None]:
+        """All rows and their weights; no weights for a likelihood that does not factorise."""
+        values: PyTree = join(self.blocks) if self.blocks else None
+        if self.model.log_likelihood is None:
+            return values, None
+        if values is None:
+            raise DataError(nothing_to_weigh(self.checker.rows_left_out))
+        return split_weight(values, bool(self.weight_counts_rows))
+
+    def estimate(
+        self, method: Tempering, seed: int, first_island: int = 0, report: Report | None = None
+    ) -> Evidence:
+        """The evidence of what is held, by islands from the first one on."""
+        values, weight = self.contents()
+        result = method.estimate(
+            self.model, values, weight, seed=seed, first_island=first_island, report=report
+        )
+        return replace(result, diagnostics={**result.diagnostics, **self.noticed()})
+
+
+def hold(
+    model: Model,
+    data: Any,
+    caller: str,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> tuple[PyTree, np.ndarray | None]:
+    """All observations that a function was given for a model, checked, and their weights."""
+    if data is None and model.log_likelihood is not None:
+        raise DataError(f"{caller} needs rows for this model: give it data.")
+    held = Held(model, on_bad_row, quarantine)
+    if data is not None:
+        for block in open_source(data).blocks():
+            held.add(block)
+    return held.contents()

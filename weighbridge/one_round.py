@@ -1,0 +1,158 @@
+"""One round of islands of several models: on data that are held, or in one pass over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import NamedTuple
+
+from weighbridge.base import MethodError, PyTree
+from weighbridge.competitor import Competitor
+from weighbridge.data import RowPolicy, join, num_rows, rechunk
+from weighbridge.estimators import SGAIS, SequentialMethod, Tempering
+from weighbridge.held import Held
+from weighbridge.progress import Reporter
+from weighbridge.quarantine import Quarantine
+from weighbridge.result import Evidence
+from weighbridge.row_order import in_random_order, order_matters
+from weighbridge.session import Session
+from weighbridge.sources import Source
+
+OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
+
+
+class Policy(NamedTuple):
+    """What becomes of bad rows, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: Quarantine | None
+
+
+def held_rounds(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: Tempering,
+    seed: int,
+    policy: Policy,
+    reporter: Reporter,
+    numbered: bool,
+) -> OneRound:
+    """Hold all the data, and give a function that runs one round of islands on them."""
+    holders = {name: Held(c.model, *policy) for name, c in competitors.items()}
+    for block in source.blocks():
+        for name, held in holders.items():
+            held.add(competitors[name].view(block))
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        number = first_island // method.num_islands + 1 if numbered else 0
+        results = {}
+        for name in names:
+            label = name if len(competitors) > 1 else ""
+            report = partial(reporter.temper, label=label, island_round=number)
+            results[name] = holders[name].estimate(method, seed, first_island, report)
+        return results
+
+    return one_round
+
+
+def streamed_rounds(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: SequentialMethod,
+    seed: int,
+    policy: Policy,
+    reporter: Reporter,
+    shuffled: bool,
+) -> OneRound:
+    """A function that runs one round of islands in one pass over the data."""
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        sessions = {
+            name: Session(
+                competitors[name].model,
+                method,
+                seed,
+                policy.on_bad_row,
+                first_island,
+                policy.quarantine,
+            )
+            for name in names
+        }
+        reporter.start(source.num_rows)
+        views = {name: competitors[name].view for name in names}
+        sizes = partial(method.chunk_after, in_memory=source.in_memory)
+        cut = partial(_admitted_chunks, sizes=sizes)
+        if shuffled:
+            cut = partial(
+                _shuffled_chunks,
+                order=partial(
+                    in_random_order, seed=seed, first_island=first_island, size_after=sizes
+                ),
+            )
+        for chunks in cut(sessions, views, source.blocks()):
+            for name, session in sessions.items():
+                if name in chunks and num_rows(chunks[name]):
+                    session.absorb(chunks[name])
+                    _report(reporter, session, name if len(competitors) > 1 else "")
+        told = {"row_order": "random" if shuffled else "as given"}
+        results = {name: session.result() for name, session in sessions.items()}
+        return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
+
+    return one_round
+
+
+def is_shuffled(method: SequentialMethod, source: Source) -> bool:
+    """Whether the rows are taken in random order: a decision for all models."""
+    if not isinstance(method, SGAIS):
+        return False
+    if method.shuffle and not source.in_memory:
+        raise MethodError(
+            "shuffle=True needs all rows in memory, and these come from files or an iterator: "
+            "read them into arrays first, or leave it out."
+        )
+    undecided = method.shuffle is None and method.half_life is None
+    if undecided and source.in_memory and source.num_rows is not None:
+        return order_matters(join(list(source.blocks())))
+    return bool(method.shuffle)
+
+
+def _admitted_chunks(
+    sessions: Mapping[str, Session],
+    views: Mapping[str, Callable[[PyTree], PyTree]],
+    blocks: Iterable[PyTree],
+    sizes: Callable[[int], int],
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks as each model sees them; every model checks the rows before the first takes them."""
+    if len(sessions) == 1:
+        ((name, session),) = sessions.items()
+        # Checked before they are cut, so that rows which are skipped leave no short chunks.
+        admitted = (session.admit(views[name](block)) for block in blocks)
+        for chunk in rechunk(admitted, sizes):
+            yield {name: chunk}
+        return
+    for block in rechunk(blocks, sizes):
+        yield {name: session.admit(views[name](block)) for name, session in sessions.items()}
+
+
+def _shuffled_chunks(
+    sessions: Mapping[str, Session],
+    views: Mapping[str, Callable[[PyTree], PyTree]],
+    blocks: Iterable[PyTree],
+    order: Callable[[PyTree], Iterator[PyTree]],
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks in random order; every row is checked, in the order as given, before any is taken."""
+    held: dict[str, list[PyTree]] = {name: [] for name in sessions}
+    for block in blocks:
+        for name, session in sessions.items():
+            held[name].append(session.admit(views[name](block)))
+    streams = [order(join(rows)) for rows in held.values()]
+    for chunks in zip_longest(*streams):
+        yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}
+
+
+def _report(reporter: Reporter, session: Session, label: str = "") -> None:
+    if session.run.path:
+        _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
+        reporter.update(session.run.num_rows, log_evidence, annealing_steps, label)

@@ -1,0 +1,145 @@
+"""One model, one method and the rows so far: what every update of a stream goes to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
+from weighbridge.base import DataError, MethodError, PyTree, Status
+from weighbridge.changes import Change, Changes
+from weighbridge.data import RowPolicy, num_rows, rechunk
+from weighbridge.estimators import SequentialMethod, SequentialRun
+from weighbridge.model import Model
+from weighbridge.model_rows import split_weight
+from weighbridge.result import Evidence
+from weighbridge.watched import WatchedRun, annealing_steps
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update of a stream brought.
+
+    Attributes:
+        log_evidence: of all rows seen, in nats.
+        std_error: its standard error; NaN when it cannot be stated.
+        log_predictive: log evidence gained, log p(new rows | rows before); in an update after which
+            a path that had lost mass was put right (``Status.PATH_LOST``) also that.
+        num_observations: rows seen in all.
+        annealing_steps: of these rows, averaged over islands and summed over chunks.
+        ess: effective particles of an island, on average.
+        rows_skipped: bad rows left out of this update.
+        rows_quarantined: bad rows of this update that went to the quarantine file.
+        flags: every reason for caution.
+        elapsed: seconds that this update took.
+        changes: changes of the stream that these rows showed, if they are looked for.
+    """
+
+    log_evidence: float
+    std_error: float
+    log_predictive: float
+    num_observations: int
+    annealing_steps: float
+    ess: float
+    rows_skipped: int
+    rows_quarantined: int
+    flags: tuple[Status, ...]
+    elapsed: float
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+
+class Session(Admission):
+    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+
+    def __init__(
+        self,
+        model: Model,
+        method: SequentialMethod,
+        seed: int,
+        on_bad_row: RowPolicy,
+        first_island: int = 0,
+        quarantine: QuarantineFile | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        super().__init__(model, on_bad_row, quarantine)
+        if changes is not None and not isinstance(changes, Changes):
+            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        self.method = method
+        self.run: SequentialRun
+        if changes is None:
+            self.run = method.start(model, seed=seed, first_island=first_island)
+        else:
+            self.run = WatchedRun(method, model, seed, first_island, changes)
+        self.elapsed = 0.0
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes that were found so far."""
+        return self.run.changes if isinstance(self.run, WatchedRun) else []
+
+    def chunk_after(self, rows_seen: int) -> int:
+        """Rows of the next chunk, where all are at hand."""
+        if not isinstance(self.run, WatchedRun):
+            return self.method.chunk_after(rows_seen, in_memory=True)
+        # The rate of false alarms is that of a chunk: its size must not grow.
+        window = self.run.detector.changes.window
+        return min(self.method.chunk_after(rows_seen, in_memory=False), window)
+
+    def absorb(self, values: PyTree) -> None:
+        """Bring in one chunk of admitted rows."""
+        began = time.perf_counter()
+        self.run.absorb(*split_weight(values, bool(self.weight_counts_rows)))
+        self.elapsed += time.perf_counter() - began
+
+    def result(self) -> Evidence:
+        """The evidence so far."""
+        if not self.run.path:
+            raise DataError(nothing_to_weigh(self.checker.rows_left_out))
+        return self.run.result(self.elapsed, self.noticed())
+
+
+def update_session(session: Session, values: PyTree) -> Update:
+    """Check all rows of an update, then absorb them chunk by chunk."""
+    if num_rows(values) == 0:
+        raise DataError("The update has no rows. Skip it, or wait until there is one.")
+    began = time.perf_counter()
+    run, skipped = session.run, session.checker.rows_skipped
+    quarantined = session.checker.rows_quarantined
+    checked, counted = session.checker.state(), session.weight_counts_rows
+    rows = session.admit(values)
+    before, steps_before = (run.path[-1][1] if run.path else 0.0), annealing_steps(run)
+    absorbed, seen_before = 0, run.num_rows
+    changes_before = len(session.changes)
+    for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
+        try:
+            session.absorb(chunk)
+        except Exception as error:
+            if absorbed:
+                error.add_note(f"The first {absorbed} rows of this update had been absorbed.")
+            else:
+                session.checker.restore(checked)
+                session.weight_counts_rows = counted
+            raise
+        absorbed += num_rows(chunk)
+    elapsed = time.perf_counter() - began
+    if not run.path:
+        raise DataError("Every row so far was skipped: there is nothing to weigh.")
+    seen, log_evidence, std_error = run.path[-1][:3]
+    return Update(
+        log_evidence=log_evidence,
+        std_error=std_error,
+        log_predictive=log_evidence - before,
+        num_observations=round(seen),
+        annealing_steps=annealing_steps(run) - steps_before,
+        ess=run.path[-1][4],
+        rows_skipped=session.checker.rows_skipped - skipped,
+        rows_quarantined=session.checker.rows_quarantined - quarantined,
+        flags=run.flags(),
+        elapsed=elapsed,
+        changes=tuple(session.changes[changes_before:]),
+    )

@@ -1,0 +1,134 @@
+"""The evidence of a model, or of several on the same data, with progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from weighbridge.admission import QuarantineFile, require_model
+from weighbridge.base import DataError
+from weighbridge.competitor import Competitor, as_it_is
+from weighbridge.data import RowPolicy, open_quarantine
+from weighbridge.estimators import (
+    SGAIS,
+    Method,
+    PublishedSGAIS,
+    SequentialMethod,
+    SequentialSGMCMC,
+    Tempering,
+    resolve,
+)
+from weighbridge.model import Model
+from weighbridge.one_round import Policy, held_rounds, is_shuffled, streamed_rounds
+from weighbridge.progress import Reporter, choose_reporter
+from weighbridge.result import Evidence
+from weighbridge.rounds import Limits, of_a_round, run_rounds
+from weighbridge.sources import Source, open_source
+
+
+def evidence(
+    model: Model,
+    data: Any = None,
+    method: str | Method = "auto",
+    *,
+    seed: int = 0,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: bool | Reporter | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> Evidence:
+    r"""The log evidence of a model on data, log Z = log \int p(data | theta) p(theta) d theta.
+
+    Args:
+        model: a ``wb.Model``.
+        data: an array, a dict or other pytree of arrays with one leading axis, a data frame, the
+            path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
+        method: a method object, or its name for the defaults.
+        seed: the same seed gives the same numbers.
+        tolerance: standard error (nats) to reach; islands are added until it is. Methods that
+            temper all the data begin with half of theirs, which may be enough.
+        time_limit: seconds after which no more islands are added.
+        progress: True or False, or a reporter; by default a bar on a terminal.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
+            or "quarantine": count them and append them to a file, with the reason.
+        quarantine: that file.
+
+    Returns:
+        The log evidence with its error, the posterior, and the path.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
+    True
+    """
+    chosen = resolve(method)
+    limits = Limits(tolerance, time_limit)
+    limits.check(chosen)
+    require_model(model)
+    began = time.perf_counter()
+    results = weigh_together(
+        {"": Competitor(model, as_it_is)},
+        open_common({"": model}, data, chosen),
+        chosen,
+        seed=seed,
+        limits=limits,
+        on_bad_row=on_bad_row,
+        quarantine=quarantine,
+        reporter=choose_reporter(progress),
+    )
+    return replace(results[""], elapsed=time.perf_counter() - began)
+
+
+def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Source:
+    """Data that every one of the models can be weighed on; none for models that have their own."""
+    for model in models.values():
+        require_model(model)
+        if isinstance(method, SequentialMethod):
+            model.require_rows()
+        if data is None and model.log_likelihood is not None:
+            raise DataError(f"{method.name} weighs rows: give it data.")
+    return Source(lambda: iter(())) if data is None else open_source(data)
+
+
+def weigh_together(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: Method,
+    *,
+    seed: int = 0,
+    limits: Limits | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+    reporter: Reporter,
+) -> dict[str, Evidence]:
+    """The evidence of several models in one pass over data that may be read only once.
+
+    With a tolerance, those whose error is still too large run more islands; for methods that take
+    rows as they come that is another pass, if the data can be read again.
+    """
+    limits = limits or Limits()
+    names = list(competitors)
+    try:
+        # One for all models and rounds, so that a row is written once.
+        policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
+        if isinstance(method, Tempering):
+            numbered = limits.tolerance is not None
+            least = method.num_islands
+            if numbered:
+                dimension = max(c.model.dimension for c in competitors.values())
+                method = of_a_round(method, dimension)
+            one_round = held_rounds(competitors, source, method, seed, policy, reporter, numbered)
+            return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
+        rows = source.num_rows if source.in_memory else None
+        if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
+            # Rows that are in memory anyway can all be reached: no reservoir is needed.
+            method = replace(method, reservoir=max(method.reservoir, rows))
+        shuffled = is_shuffled(method, source)
+        one_round = streamed_rounds(competitors, source, method, seed, policy, reporter, shuffled)
+        return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
+    finally:
+        reporter.close()
