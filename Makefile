@@ -43,8 +43,10 @@ bench-sgais: $(STAMP)
 	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
 
 # 100,000 rows whose distribution shifts, in order and shuffled: an hour, and goes on where it stopped.
+# And rows sorted by a label, and a stream in which a mode takes over.
 bench-shift: $(STAMP)
 	$(BIN)/python -m benchmarks.shift
+	$(BIN)/python -m benchmarks.row_orders
 
 # Online: exact Bayes factors, change points, a hundred kills, ten million rows. Half an hour.
 bench-online: $(STAMP)

@@ -12,7 +12,15 @@ import pytest
 from scipy import special, stats
 
 import weighbridge as wb
-from benchmarks import problems, sgais_headline, sgais_problems, sgais_references, sgais_rows, shift
+from benchmarks import (
+    problems,
+    row_orders,
+    sgais_headline,
+    sgais_problems,
+    sgais_references,
+    sgais_rows,
+    shift,
+)
 from benchmarks.peers import targets
 
 pytestmark = pytest.mark.long
@@ -162,6 +170,19 @@ def test_the_shift_study_on_a_toy_size(tmp_path):
     before = (tmp_path / "shift.json").read_text()
     shift.main(arguments)
     assert (tmp_path / "shift.json").read_text() == before
+
+
+def test_what_the_order_of_rows_costs_on_a_toy_size(tmp_path):
+    row_orders.main(["--rows=1000", "--stream-rows=1000", "--seeds=1", f"--output={tmp_path}"])
+    text = (tmp_path / "row_orders.md").read_text()
+    given, default = (
+        next(line for line in text.splitlines() if line.startswith(f"| {order}")).split(" | ")
+        for order in ("as given", "by default")
+    )
+    # The same rows in two orders have one evidence.
+    apart = float(given[2].replace(",", "")) - float(default[2].replace(",", ""))
+    assert abs(apart) < 4 * math.hypot(float(given[3]), float(default[3])) + 0.001
+    assert "| 1,000 |" in text  # the stream came to its end
 
 
 def test_laplace_and_importance_sampling_are_exact_on_linear_regression():
