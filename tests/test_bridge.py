@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from weighbridge.estimators.bridge import bridge, pareto_khat
+from weighbridge.estimators.bridge import Bridged, bridge, pareto_khat
 
 GROUPS, DRAWS = 16, 64
 BOUND = 5.0  # a Student t of 15 degrees is beyond it once in 6,000
@@ -111,3 +111,19 @@ def test_khat_is_that_of_arviz(size, scale):
     expected = float(array_stats.psislw(-log_ratio)[1])  # it takes the log of inverse ratios
     # It drops the unlikely part of the grid of slopes, which moves the fit a little.
     assert pareto_khat(log_ratio) == pytest.approx(expected, abs=0.01)
+
+
+def test_a_bridge_of_unknown_error_is_neither_the_answer_nor_short():
+    unknown = Bridged(-100.0, float("nan"), 0.1, 0.1, 1.0, True)
+    assert unknown.judge(-5000.0, 1.0) == (False, None)
+    assert unknown.judge(-10.0, 1.0) == (False, None)
+
+
+def test_groups_that_are_elsewhere_are_told():
+    rng = np.random.default_rng(0)
+    here = rng.normal(size=(5, 200))
+    posterior = 0.01 * here
+    posterior[3] += 300.0  # where the proposal does not reach: f / q is huge
+    found = bridge(posterior, 0.01 * rng.normal(size=(5, 200)), np.full((5, 200), -3.0))
+    np.testing.assert_allclose(found.reached[[0, 1, 2, 4]], 1.0, atol=0.3)
+    assert found.reached[3] < 1e-6

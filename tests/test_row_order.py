@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
@@ -45,6 +49,15 @@ def test_what_stands_in_an_order_is_found():
     assert order_matters(wb.zoo.mixture.simulate_shift(20_000))
     assert not order_matters(noise)
     assert not order_matters(np.arange(200.0))  # one chunk has no order
+
+
+@pytest.mark.parametrize("width", [0, 1, 63, 64, 65, 784])
+def test_a_sorted_label_is_found_beside_any_number_of_columns(width):
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2000, width)), np.sort(rng.integers(0, 2, 2000))
+    assert order_matters({"x": x, "y": y})
+    assert order_matters({"image": x.reshape(2000, 1, width), "y": y + 2**60})
+    assert not order_matters({"x": x})
 
 
 def test_a_random_order_has_every_row_once_and_follows_from_the_seed():
@@ -99,6 +112,33 @@ def test_a_bad_row_is_named_by_where_it_was_given():
     shuffled = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
     with pytest.raises(wb.DataError, match="700"):
         wb.evidence(wb.zoo.linear.model(), data, shuffled)
+
+
+def test_an_error_of_the_model_says_that_rows_are_counted_in_random_order():
+    model = wb.Model({"m": dist.Normal(0, 1)}, lambda p, row: jnp.log(row["y"]) + p["m"])
+    rows = {"y": np.where(np.arange(100) == 70, -1.0, 1.0)}
+    method = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    with pytest.raises(wb.ModelError) as caught:
+        wb.evidence(model, rows, method)
+    assert "random order" in caught.value.__notes__[0]
+    with pytest.raises(wb.ModelError, match="row 70") as caught:
+        wb.evidence(model, rows, replace(method, shuffle=False))
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_no_rows_are_no_rows_in_any_order():
+    method = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    for nothing in ([], {"x": np.empty((0, 5)), "y": np.empty(0)}):
+        with pytest.raises(wb.DataError):
+            wb.evidence(wb.zoo.linear.model(), nothing, method)
+
+
+def test_rounds_of_a_tolerance_have_orders_of_their_own():
+    model = wb.zoo.mixture.model(2, 1)
+    rows = np.sort(np.random.default_rng(0).normal(size=(300, 1)), axis=0)
+    result = wb.evidence(model, rows, SMALL, seed=0, tolerance=0.2, time_limit=0.01)
+    assert result.diagnostics["row_order"] == "random"
+    assert result.diagnostics["path_repaired"] == 0.0
 
 
 def test_rows_with_weights_are_shuffled_with_them_after_the_bad_ones_are_out():

@@ -10,6 +10,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.base import Status
 from weighbridge.estimators.sgais_preparation import EXACT_ROWS
+from weighbridge.segments import SegmentedRun
 
 SMALL = wb.SGAIS(num_islands=6, num_particles=32)
 
@@ -37,22 +38,74 @@ def exact(rows):
     return height.max() + np.log(np.sum(density[1:] + density[:-1]) / 2 * (grid[1] - grid[0]))
 
 
-def test_a_path_that_stayed_behind_is_put_right():
+@pytest.mark.parametrize(
+    ("seed", "method"), [(0, wb.SGAIS()), *((seed, SMALL) for seed in range(6))]
+)
+def test_a_path_that_stayed_behind_is_put_right(seed, method):
     rows = rows_that_change_their_mind()
-    online = wb.Online(MODEL, SMALL, seed=0)
+    online = wb.Online(MODEL, method, seed=seed)
     for start in range(0, len(rows), 250):
         update = online.update({"y": rows[start : start + 250]})
         if update.num_observations == 2000:
             # All particles are in the new mode, and their path is still that of the old one.
             assert update.log_evidence < exact(rows[:2000]) - 1000
     assert Status.PATH_LOST in update.flags
-    # It goes on from the bridge: what it added since has the error of some hundred rows' steps.
-    assert abs(update.log_evidence - exact(rows)) < 1.0
+    # It goes on from the bridge: what it added since has an error of its own.
+    assert abs(update.log_evidence - exact(rows)) < 4 * update.std_error + 0.01
+    assert update.std_error < 1.0
     result = online.result()
     assert abs(result.log_evidence - exact(rows)) < 4 * result.std_error + 0.01
     assert Status.PATH_LOST in result.flags
     assert result.diagnostics["path_repaired"] > 1000
     assert len(set(result.flags)) == len(result.flags)
+
+
+def test_islands_that_are_elsewhere_are_replaced():
+    data = wb.zoo.linear.simulate(4 * EXACT_ROWS, seed=1)
+    online = wb.Online(wb.zoo.linear.model(), SMALL, seed=0)
+    stream(online, data, 0, 4 * EXACT_ROWS - 256)
+    run = online._session.run
+    sound = np.array([True, False, True, True, False, True])
+    positions = np.asarray(run.cloud.position)
+    with jax.enable_x64(True):
+        run._go_on_from(-100.0, 0.01, sound)
+    np.testing.assert_array_equal(run.log_evidences, -100.0)
+    moved = np.asarray(run.cloud.position)
+    np.testing.assert_array_equal(moved[sound], positions[sound])
+    assert not any(np.array_equal(moved[k], positions[k]) for k in (1, 4))
+    mean_weight = np.logaddexp.reduce(np.asarray(run.cloud.log_weight), axis=1) - np.log(32)
+    np.testing.assert_allclose(mean_weight, -100.0, rtol=1e-12)
+
+
+def test_an_error_on_the_way_to_the_bridge_leaves_the_run_as_it_was(monkeypatch):
+    data = wb.zoo.linear.simulate(4 * EXACT_ROWS, seed=1)
+    runs = [wb.Online(wb.zoo.linear.model(), SMALL, seed=0) for _ in range(2)]
+    for online in runs:
+        stream(online, data, 0, 2 * EXACT_ROWS - 256)
+
+    def fail(_):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(runs[0]._session.run), "bridge", fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            stream(runs[0], data, 2 * EXACT_ROWS - 256, 2 * EXACT_ROWS)
+    assert runs[0].num_observations == 2 * EXACT_ROWS - 256
+    last = [stream(online, data, 2 * EXACT_ROWS - 256, 3 * EXACT_ROWS) for online in runs]
+    assert last[0].log_evidence == last[1].log_evidence
+    assert last[0].num_observations == last[1].num_observations == 3 * EXACT_ROWS
+
+
+def test_a_segment_that_ends_has_what_its_bridge_found():
+    data = wb.zoo.linear.simulate(2 * EXACT_ROWS, seed=1)
+    run = SegmentedRun(SMALL, wb.zoo.linear.model(), 0)
+    for start in range(0, 1024, 256):
+        run.absorb({n: c[start : start + 256] for n, c in data.items()}, np.ones(256))
+    lower(run.run, 30.0)
+    run.restart({n: c[1024:1280] for n, c in data.items()}, np.ones(256), 128)
+    first = {name: column[:1152] for name, column in data.items()}
+    assert abs(run.closed.path_log_evidence - wb.zoo.linear.log_evidence(first)) < 1e-3
+    assert Status.PATH_LOST in run.flags()
 
 
 def stream(online, data, start, stop, step=256):

@@ -80,7 +80,8 @@ class Status(enum.Enum):
         "did; the answer is the bridge's, or goes on from there, and the path's error is not to be "
         "believed",
         "Use more particles, a smaller noise, or smaller chunks, and compare diagnostics"
-        "['path_log_evidence'] with ['bridge_log_evidence'].",
+        "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is what a stream's "
+        "path was put right by.",
     )
     BRIDGE_SHORT = (
         "bridge falls short",

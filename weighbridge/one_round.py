@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from weighbridge.base import MethodError, PyTree
+from weighbridge.base import MethodError, ModelError, PyTree
 from weighbridge.competitor import Competitor
 from weighbridge.data import RowPolicy, join, num_rows, rechunk
 from weighbridge.estimators import SGAIS, SequentialMethod, Tempering
@@ -94,13 +95,28 @@ def streamed_rounds(
         for chunks in cut(sessions, views, source.blocks()):
             for name, session in sessions.items():
                 if name in chunks and num_rows(chunks[name]):
-                    session.absorb(chunks[name])
+                    with _told_if(shuffled):
+                        session.absorb(chunks[name])
                     _report(reporter, session, name if len(competitors) > 1 else "")
         told = {"row_order": "random" if shuffled else "as given"}
         results = {name: session.result() for name, session in sessions.items()}
         return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
 
     return one_round
+
+
+@contextlib.contextmanager
+def _told_if(shuffled: bool) -> Iterator[None]:
+    """A block whose errors say that rows are counted in random order, where they are."""
+    try:
+        yield
+    except ModelError as error:
+        if shuffled:
+            error.add_note(
+                "Rows are counted in the random order in which they were taken; "
+                "wb.SGAIS(shuffle=False) takes them as they are given."
+            )
+        raise
 
 
 def is_shuffled(method: SequentialMethod, source: Source) -> bool:
@@ -147,7 +163,7 @@ def _shuffled_chunks(
     for block in blocks:
         for name, session in sessions.items():
             held[name].append(session.admit(views[name](block)))
-    streams = [order(join(rows)) for rows in held.values()]
+    streams = [order(join(rows)) if rows else iter(()) for rows in held.values()]
     for chunks in zip_longest(*streams):
         yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}
 

@@ -232,6 +232,8 @@ def _diagnostics(results: Sequence[Evidence], answer: Combined, path: Combined) 
         found |= {"path_log_evidence": path.log_evidence, "path_error": path_error}
     if "answer" in found:
         found["answer"] = "path" if by_path else "bridge"
+    if "path_repaired" in found:
+        found["path_repaired"] = max(r.diagnostics["path_repaired"] for r in results)
     found |= drift_diagnostics(_drifts(results))
     if "heating_bias" in found:
         found["heating_bias"] = _bias(results)

@@ -149,6 +149,8 @@ class SegmentedRun:
         """The segments so far, with the one under way."""
         found, closed = self.run.result(0.0, {}), self.closed
         _, path_log_evidence, path_error, *_ = self.run.path[-1]
+        if Status.PATH_LOST in found.flags:
+            path_log_evidence, path_error = found.log_evidence, found.std_error
         flags = (*closed.flags, *(flag.name for flag in found.flags))
         return Closed(
             self.num_rows,

@@ -26,10 +26,12 @@ from weighbridge.estimators.adaptive import Adaptive
 from weighbridge.estimators.anneal import Annealed
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.crossing import Gaussian, log_densities, log_normal
+from weighbridge.estimators.labels import Cell, one_labelling
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
+from weighbridge.relabel import relabelled
 
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
@@ -47,6 +49,9 @@ CLEARLY = 5.0
 AT_LEAST = 0.5
 # What of a Gaussian lies outside the ellipsoid that counts as its own.
 OUTSIDE = 1e-6
+
+
+Combine = Callable[[np.ndarray], Combined]
 
 
 class Joined(NamedTuple):
@@ -77,6 +82,7 @@ class Audit(NamedTuple):
         position: its draws.
         log_weight: their log weights, not normalised.
         gaussian: which it is.
+        cell: of the one labelling that it is of, where components may be permuted.
     """
 
     drift: np.ndarray | None
@@ -86,6 +92,7 @@ class Audit(NamedTuple):
     position: np.ndarray
     log_weight: np.ndarray
     gaussian: Gaussian
+    cell: Cell | None = None
 
     def is_drifting(self, path: Combined) -> bool:
         """Whether the particles went on drifting, by more than the path's stated error."""
@@ -98,7 +105,7 @@ class Audit(NamedTuple):
         error = math.hypot(self.std_error, 0.0 if math.isnan(path.std_error) else path.std_error)
         return self.log_evidence - path.log_evidence > max(CLEARLY * error, AT_LEAST)
 
-    def joined(self, cloud: Cloud, islands: np.ndarray) -> Joined:
+    def joined(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
         r"""What the importance sample found within an ellipsoid, and the path outside of it.
 
         .. math:: Z = \int_E f + \int_{\bar E} f, \qquad
@@ -109,6 +116,7 @@ class Audit(NamedTuple):
         Args:
             cloud: particles at the end of the path.
             islands: log evidence of each island.
+            combine: makes one log evidence of those of islands, with its error.
         """
         mean, root = self.gaussian
         radius = chdtri(len(mean), OUTSIDE)
@@ -119,25 +127,52 @@ class Audit(NamedTuple):
 
         draws = np.where(is_inside(self.position), self.log_weight, -np.inf)
         position = np.asarray(cloud.position).reshape(-1, len(mean))
+        if self.cell is not None:
+            position = relabelled(self.cell.model, position, self.cell.reference)
         log_weight = np.asarray(cloud.log_weight)
-        share = (
-            log_weight - np.logaddexp.reduce(log_weight, axis=1, keepdims=True) + islands[:, None]
-        )
+        log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
+        # An island that has no weight left has no share.
+        share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
         outside = np.where(is_inside(position), -np.inf, share.reshape(-1)).reshape(share.shape)
-        # Of both the mean of what their members estimate: draws, and islands.
-        members = (draws, np.logaddexp.reduce(outside, axis=1))
-        top = max(float(np.max(of)) for of in members)
-        parts = [np.exp(of - top) for of in members]
-        total = sum(float(part.mean()) for part in parts)
-        variance = sum(float(np.var(part, ddof=1)) / len(part) for part in parts if len(part) > 1)
+        elsewhere = np.logaddexp.reduce(outside, axis=1)
+        path = _combined(elsewhere, combine)
+        unknown = not np.isfinite(islands).all() or len(islands) < 4
+        weight = np.exp(draws - draws.max())
+        within = float(draws.max() + np.log(weight.mean()))
+        relative = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
+        log_evidence = float(np.logaddexp(within, path.log_evidence))
+        errors = (
+            relative * math.exp(within - log_evidence),
+            path.std_error * math.exp(path.log_evidence - log_evidence),
+        )
         return Joined(
-            top + math.log(total),
-            math.sqrt(variance) / total,
+            log_evidence,
+            math.nan if unknown else math.hypot(*errors),
             np.concatenate([self.position, position]),
             np.concatenate(
                 [draws - math.log(len(draws)), outside.reshape(-1) - math.log(len(islands))]
             ),
         )
+
+
+def _combined(log_evidences: np.ndarray, combine: Combine) -> Combined:
+    """One log evidence from those of islands, of which some may have found nothing.
+
+    >>> from weighbridge.particles import combine_islands
+    >>> _combined(np.array([0.0, -np.inf, 0.0, -np.inf]), combine_islands).log_evidence
+    -0.69...
+    >>> _combined(np.full(4, -np.inf), combine_islands)
+    Combined(log_evidence=-inf, std_error=0.0, spread=0.0)
+    """
+    if np.isfinite(log_evidences).all():
+        return combine(log_evidences)
+    top = float(log_evidences.max())
+    if not math.isfinite(top):
+        return Combined(top, 0.0, 0.0)
+    part, count = np.exp(log_evidences - top), len(log_evidences)
+    tails = (count - 1) / max(count - 3, 1)
+    spread = float(np.std(part, ddof=1) / part.mean())
+    return Combined(top + math.log(part.mean()), spread * math.sqrt(tails / count), spread)
 
 
 def audit(
@@ -184,7 +219,9 @@ def audit(
     drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
     if not quench:
         return Audit(drift, *_nothing(path.model.dimension))
-    return Audit(drift, *_importance(seed, path, fallen.cloud, needs_gradient(mover)))
+    # In one labelling, for no Gaussian is near all of them.
+    cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
+    return Audit(drift, *_importance(seed, path, cloud, cell, needs_gradient(mover)), cell)
 
 
 def is_drifting(drift: np.ndarray, std_error: float) -> bool:
@@ -225,7 +262,9 @@ def _nothing(dimension: int) -> Importance:
     return -math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0), standard
 
 
-def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Importance:
+def _importance(
+    seed: int, path: Path, cloud: Cloud, cell: Cell | None, differentiable: bool
+) -> Importance:
     """Importance sampling from the Gaussian of particles at the highest power.
 
     While it fits badly it is fitted again, to its own weighted draws; what counts are fresh draws
@@ -250,6 +289,8 @@ def _importance(seed: int, path: Path, cloud: Cloud, differentiable: bool) -> Im
         gaussian, draws = (mean, root), mean + noise @ root.T
         height = log_densities(path, draws, differentiable=differentiable)[0]
         log_weight = height - log_normal(noise, root)
+        if cell is not None:
+            log_weight = log_weight + cell(draws)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         draws = draws.reshape(-1, dimension)
         if not math.isfinite(log_weight.max()):

@@ -36,6 +36,7 @@ class Bridged(NamedTuple):
             draws where the proposal reaches.
         is_even: whether the ratios vary so little, in both directions, that their tails do not
             matter.
+        reached: the overlap of each group of the posterior's draws by itself.
     """
 
     log_evidence: float
@@ -44,6 +45,7 @@ class Bridged(NamedTuple):
     khat_posterior: float
     overlap: float
     is_even: bool
+    reached: np.ndarray | None = None
 
     def judge(self, log_evidence: float, std_error: float) -> tuple[bool, Status | None]:
         """Whether it is the answer beside an estimate along a path, and what to say of that.
@@ -52,7 +54,7 @@ class Bridged(NamedTuple):
         was missed. So of two that disagree the higher counts, as long as the bridge's ratios have
         light tails in both directions; the smaller error alone decides nothing.
         """
-        if not self.is_light:
+        if not self.is_light or math.isnan(self.std_error):
             return False, None
         if math.isnan(std_error):  # nothing to disagree with
             return True, None
@@ -83,9 +85,10 @@ class Decision(NamedTuple):
     flags: tuple[Status, ...]
     diagnostics: dict[str, Any]
 
-    def overruled(self, log_evidence: float, std_error: float) -> Decision:
-        """The same two estimates, where a third one is the answer."""
-        flags = tuple(f for f in self.flags if f not in (Status.PATH_LOST, Status.BRIDGE_SHORT))
+    def overruled(
+        self, log_evidence: float, std_error: float, flags: tuple[Status, ...]
+    ) -> Decision:
+        """The same two estimates, where a third one is the answer, with cautions of its own."""
         diagnostics = self.diagnostics | {"answer": "neither"}
         return Decision(log_evidence, std_error, flags, diagnostics)
 
@@ -145,13 +148,19 @@ def bridge(
     sides = _Sides(posterior, log_ratio_proposal, share)
     log_evidence = sides.solve()
     inverse = log_weight[usable] - log_ratio_posterior[usable]
+    shared = 1 / (0.5 * _exp(posterior - log_evidence) + 0.5)
+    # Within a group its own weights count, however small they are beside those of others.
+    top = np.max(log_weight, axis=1, keepdims=True)
+    own = np.where(usable, np.exp(log_weight - np.where(np.isfinite(top), top, 0.0)), 0.0)
+    reached = np.sum(own * shared, axis=1) / np.maximum(np.sum(own, axis=1), 1e-300)
     return Bridged(
         log_evidence,
         sides.error(log_evidence),
         pareto_khat(log_ratio_proposal),
         pareto_khat(inverse),
-        min(float(np.sum(share / (0.5 * _exp(posterior - log_evidence) + 0.5))), 1.0),
+        min(float(np.sum(share * shared)), 1.0),
         min(_evenness(log_ratio_proposal), _evenness(-log_ratio_posterior[usable])) > EVEN,
+        reached,
     )
 
 

@@ -41,6 +41,7 @@ def bridge_to_gaussians(
     *,
     differentiable: bool,
     adjust: Callable[[np.ndarray], np.ndarray] | None = None,
+    stage: int = 0,
 ) -> Bridged | None:
     """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
 
@@ -52,7 +53,8 @@ def bridge_to_gaussians(
 
     Gaussians are fitted to the scores first, and to the moments where those fit badly; whichever
     has the lighter tails counts. ``adjust`` gives what to add to the log density at positions:
-    where the density has many copies, one of them is enough.
+    where the density has many copies, one of them is enough. Draws at another ``stage`` of a run
+    are other draws.
     """
     position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
     if len(position) < 4:
@@ -69,7 +71,9 @@ def bridge_to_gaussians(
         proposals = _proposals(position, scores, log_weight, fit, enough)
         if proposals is None:
             continue
-        stream = np.random.Philox(key=[seed, BRIDGE_STREAM], counter=[0, first_island, number, 0])
+        stream = np.random.Philox(
+            key=[seed, BRIDGE_STREAM], counter=[0, first_island, number, stage]
+        )
         noise = np.random.Generator(stream).standard_normal(position.shape)
         draws, at_draws, at_particles = (np.empty(s) for s in (noise.shape, *2 * [height.shape]))
         for here, (mean, root) in proposals:

@@ -18,7 +18,7 @@ from weighbridge.estimators.anchoring import Anchor, set_anchor, sums_of_rows
 from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.annealing_step import anneal_step
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
-from weighbridge.estimators.bridge import Bridged, decide
+from weighbridge.estimators.bridge import AGREEMENT, Bridged, decide
 from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.labels import one_labelling
@@ -47,6 +47,10 @@ LARGE_CHUNK = 0.25
 RESAMPLE_BELOW = 0.6
 # A stream's path is held against a bridge when its rows have grown by this factor.
 VERIFY_GROWTH = 2.0
+# It goes on from there where it has lost mass, or where its own error (nats) says that it knows
+# nothing; with the islands of which the bridge reaches this share.
+USELESS = 5.0
+REACHED = 0.1
 # What the bridge's batches are allowed, as a share of what the moves' are.
 BRIDGE_NOISE = 0.01
 # Batch noise is worth a flag when it may have moved log Z by this much, and more than its error.
@@ -263,16 +267,28 @@ class SGAISRun(StreamedRun):
                 return None
             variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
             term = estimate.term
-        path = Path(self.model, (), term)
-        crossing = bridge_to_gaussians(
-            self.seed, self.first_island, path, cloud, differentiable=True, adjust=cell
+        cross = partial(
+            bridge_to_gaussians,
+            self.seed,
+            self.first_island,
+            Path(self.model, (), term),
+            differentiable=True,
+            adjust=cell,
+            stage=self.num_chunks,
         )
+        crossing = cross(cloud)
+        if crossing is not None and math.isnan(crossing.std_error) and len(self.islands) >= 4:
+            # One island has all the weight, by a path that may have lost it: let all count alike.
+            log_weight = np.asarray(cloud.log_weight)
+            log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
+            alike = log_weight - np.where(np.isfinite(log_total), log_total, 0.0)
+            crossing = cross(cloud._replace(log_weight=jnp.asarray(alike)))
         if crossing is None:
             return None
         return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
 
     def _verify(self, num_new: int) -> None:
-        """Put a stream's path right where a bridge shows that it has lost mass.
+        """Put a stream's path right where a bridge shows that it has lost mass, or itself.
 
         A mode that takes over from another one, in which all particles are, takes their moves
         along, but not their weights. Where rows come in large chunks the result's bridge is enough.
@@ -283,17 +299,27 @@ class SGAISRun(StreamedRun):
             return
         self.verified_rows = rows
         log_evidence, std_error = self._combine()
-        crossing = self.bridge()
-        if crossing is None or math.isnan(std_error):
+        crossing = None if math.isnan(std_error) else self.bridge()
+        if crossing is None or crossing.reached is None:
             return
-        if crossing.judge(log_evidence, std_error) == (True, Status.PATH_LOST):
-            # What moves on batches of no use may have lost, a bridge from there has lost too.
-            self.noise_bias = self.noise_bias if self.largest_noise > TOO_NOISY else 0.0
-            self._go_on_from(crossing.log_evidence, crossing.std_error)
+        is_answer, caution = crossing.judge(log_evidence, std_error)
+        if not is_answer or (caution is None and std_error < USELESS):
+            return
+        # Islands that are elsewhere would go on with weights that are not theirs.
+        sound = (crossing.reached > REACHED) & np.isfinite(self.log_evidences)
+        if sound.sum() < max(4, len(sound) / 2):
+            return
+        gain, chance = crossing.log_evidence - log_evidence, super()._combine()[1]
+        if gain > AGREEMENT * math.hypot(crossing.std_error, chance):
+            self.repaired += gain
+        self.noise_bias = 0.0
+        self._go_on_from(crossing.log_evidence, crossing.std_error, sound)
 
     def _cautions(self) -> dict[Status, bool]:
         noisy = self.noise_bias > max(NOISE_MATTERS, super()._combine()[1])
         lost = self.repaired > 0
+        # What moves on batches of no use may have lost, a bridge from there has lost too.
+        noisy = noisy or (lost and self.largest_noise > TOO_NOISY)
         return {Status.PATH_LOST: lost, Status.NOISY: noisy} | super()._cautions()
 
     @double_precision

@@ -144,6 +144,10 @@ class StreamedRun:
     @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
         """Bring in one chunk; on an error nothing has changed."""
+        with self.undoable():
+            self._absorb(values, weight)
+
+    def _absorb(self, values: PyTree, weight: np.ndarray) -> None:
         count = float(weight.sum())
         seen = self.num_observations + count
         if count > 0:
@@ -161,19 +165,25 @@ class StreamedRun:
     def _verify(self, num_new: int) -> None:
         """Hold the path against another estimate, after a chunk of so many rows."""
 
-    def _go_on_from(self, log_evidence: float, std_error: float) -> None:
+    def _go_on_from(self, log_evidence: float, std_error: float, sound: np.ndarray) -> None:
         """Take another estimate of the log evidence for the path's own, and its error.
 
         Islands go on from there alike: what made them differ before does not count any more.
+        Those that are not sound are replaced by others.
         """
-        shift = np.where(np.isfinite(self.log_evidences), log_evidence - self.log_evidences, 0.0)
-        self.log_evidences = self.log_evidences + shift
-        log_weight = self.cloud.log_weight + jnp.asarray(shift)[:, None]
-        self.cloud = self.cloud._replace(log_weight=log_weight)
+        chosen = np.flatnonzero(sound)
+        chosen = np.where(sound, np.arange(len(sound)), chosen[np.arange(len(sound)) % len(chosen)])
+        position, log_weight, origin = map(np.asarray, self.cloud)
+        shift = log_evidence - self.log_evidences[chosen]
+        self.cloud = Cloud(
+            jnp.asarray(position[chosen]),
+            jnp.asarray(log_weight[chosen] + shift[:, None]),
+            jnp.asarray(origin[chosen]),
+        )
+        self.log_evidences = np.full(len(chosen), log_evidence)
         self.settled_variance, self.heating_bias = std_error**2, 0.0
-        seen, before, _, *rest = self.path[-1]
+        seen, _, _, *rest = self.path[-1]
         self.path[-1] = (seen, *self._combine(), *rest)
-        self.repaired += log_evidence - before
 
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
         """Anneal the particles to the posterior with this chunk, in which so many rows are seen."""

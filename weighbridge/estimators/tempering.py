@@ -198,11 +198,12 @@ class Tempering:
         holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
         # Further rounds of islands would fall into the same modes; a drift shows better in many.
         second = audit(seed, go, outcome, path, roam=not holds, quench=first_island == 0)
-        decision = decide(crossing, *combined[:2], _flags(outcome, combined, second))
+        flags = _flags(outcome, combined, second)
+        decision = decide(crossing, *combined[:2], flags)
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         if second is not None and second.exceeds(combined):
-            joined = second.joined(outcome.cloud, estimates)
-            decision = decision.overruled(joined.log_evidence, joined.std_error)
+            joined = second.joined(outcome.cloud, estimates, self.combine)
+            decision = decision.overruled(joined.log_evidence, joined.std_error, flags)
             position, log_weight = joined.position, joined.log_weight
         samples, log_weights = posterior(model, position, log_weight)
         return Evidence(
