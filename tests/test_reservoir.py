@@ -1,5 +1,6 @@
 """A uniform sample of the rows of a stream."""
 
+import contextlib
 import re
 from typing import NamedTuple
 
@@ -204,3 +205,23 @@ def test_reservoir_refuses():
         Reservoir(4, seed=0).restore(reservoir.state())
     with refuses("Pair", "dict"):
         Reservoir(3, seed=0).append(Pair(np.zeros(3), np.zeros(3)), np.ones(3))
+
+
+@pytest.mark.parametrize("inner_fails", [False, True])
+def test_a_block_that_is_undone_takes_blocks_within_it_along(inner_fails):
+    reservoir, same = (Reservoir(capacity=20, seed=3) for _ in range(2))
+    for one in (reservoir, same):
+        one.append(np.arange(50.0), np.ones(50))
+    with contextlib.suppress(ValueError), reservoir.undoable():
+        reservoir.append(-np.arange(30.0), np.ones(30))
+        with contextlib.suppress(KeyError), reservoir.undoable():
+            reservoir.append(np.full(400, 7.0), np.ones(400))
+            if inner_fails:
+                raise KeyError
+        reservoir.append(np.full(100, 8.0), np.ones(100))
+        raise ValueError
+    for one in (reservoir, same):
+        one.append(np.arange(60.0), np.ones(60))
+    assert reservoir.num_seen == same.num_seen
+    for found, wanted in zip(reservoir.gather(np.arange(20)), same.gather(np.arange(20))):
+        np.testing.assert_array_equal(found, wanted)

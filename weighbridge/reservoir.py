@@ -183,7 +183,7 @@ class Reservoir(_Kept):
     def undoable(self) -> Iterator[None]:
         """A block after which, if it ends in an error, the rows are as before.
 
-        Only the rows that are replaced within are copied.
+        Only the rows that are replaced within are copied. Such blocks may lie within each other.
 
         >>> reservoir = Reservoir(capacity=3, seed=0)
         >>> reservoir.append(np.arange(3.0), np.ones(3))
@@ -195,7 +195,7 @@ class Reservoir(_Kept):
         """
         bits = copy.deepcopy(self._generator.bit_generator.state)
         with super().undoable():
-            self._replaced = []
+            around, self._replaced = self._replaced, []
             try:
                 yield
             except BaseException:
@@ -204,8 +204,11 @@ class Reservoir(_Kept):
                         store[slots] = old
                 self._generator.bit_generator.state = bits
                 raise
+            else:
+                if around is not None:
+                    around.extend(self._replaced)
             finally:
-                self._replaced = None
+                self._replaced = around
 
     def state(self) -> dict[str, NumpyArray]:
         """Everything that a bit-identical continuation needs, as arrays of numbers."""
