@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -10,9 +11,12 @@ import jax.numpy as jnp
 from weighbridge.base import Array
 from weighbridge.particles import relative_weights
 
-# The next power is searched between exp(-SEARCH_DEPTH) and all of what remains.
+# The next power is searched between exp(-SEARCH_DEPTH) and all of what remains, ...
 SEARCH_DEPTH = 700.0
-SEARCH_STEPS = 40
+# ... until the ESS is so near to what is wanted, as a share of it, or after so many tries.
+NEAR_ENOUGH = 1e-10
+SEARCH_STEPS = 60
+TINY = 1e-300
 
 
 def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | float) -> Array:
@@ -42,8 +46,14 @@ def choose_increment(
 ) -> tuple[Array, Array, Array]:
     r"""The step of the power at which the ESS, averaged over islands, meets its target.
 
-    Found by bisection in log Delta. If too few particles are finite to reach the target at any
-    positive step, the target is that fraction of what is left.
+    Found by secants in the coordinates in which it is a straight line where log-likelihoods of
+    variance sigma^2 are about normal and steps are small,
+
+    .. math:: \log(M / \mathrm{ESS} - 1) \approx 2 \log \Delta + 2 \log \sigma,
+
+    and by bisection where a secant leaves what is known to hold it: six or seven tries instead of
+    forty. If too few particles are finite to reach the target at any positive step, the target is
+    that fraction of what is left.
 
     Args:
         log_likelihood: of the chunk, islands x particles.
@@ -68,41 +78,69 @@ def choose_increment(
         step = jnp.where(fixed, given, jnp.exp(search.log_step))
         ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
         mean, turn = jnp.mean(ess), search.turn
-        lowered = jnp.where(turn == 0, mean <= target_ess * num_particles * (1 + 1e-9),
-                            search.lowered)  # fmt: skip
-        reachable = jnp.where(lowered, mean, num_particles)
-        wanted = jnp.where(turn == 0, target_ess * reachable, search.wanted)
+        first = turn == 0
+        lowered = jnp.where(first, mean <= target_ess * num_particles * (1 + 1e-9), search.lowered)
+        reachable = jnp.where(first, jnp.where(lowered, mean, num_particles), search.reachable)
+        wanted = target_ess * reachable
         enough = mean >= wanted
         whole = (turn == 1) & enough
         low = jnp.where((turn > 1) & enough, search.log_step, search.low)
         high = jnp.where((turn > 1) & ~enough, search.log_step, search.high)
-        following = jnp.where(turn == 0, log_remaining, 0.5 * (low + high))
-        following = jnp.where(turn > SEARCH_STEPS, low, following)
-        done = fixed | whole | (turn > SEARCH_STEPS + 1)
-        log_step = jnp.where(done, search.log_step, following)
-        return Search(log_step, low, high, wanted, lowered, ess, whole, turn + 1, done)
+        lost = jnp.log(jnp.maximum(reachable / mean - 1.0, TINY))
+        excess = lost - jnp.log(1.0 / target_ess - 1.0)
+        # Through this try and the one before; at first with the slope of small steps.
+        run, rise = search.log_step - search.log_before, excess - search.excess
+        slope = jnp.where((turn > 2) & (rise * run > 0), rise / run, 2.0)
+        secant = search.log_step - excess / slope
+        within = (secant > low) & (secant < high)
+        # Every fourth try halves what is left, so that no shape of the curve takes for ever.
+        following = jnp.where(within & (turn % 4 != 1), secant, 0.5 * (low + high))
+        following = jnp.where(first, log_remaining, jnp.where(turn == 1, guess, following))
+        near = (turn > 1) & (jnp.abs(mean - wanted) <= NEAR_ENOUGH * wanted)
+        last = turn > SEARCH_STEPS
+        done = fixed | whole | near | (turn > SEARCH_STEPS + 1)
+        log_step = jnp.where(done, search.log_step, jnp.where(last, low, following))
+        return Search(
+            log_step, search.log_step, excess, low, high, reachable, lowered, ess, whole,
+            turn + 1, done,
+        )  # fmt: skip
 
     given = jnp.asarray(increment)
     fixed = ~jnp.isnan(given)
     lowest = log_remaining - SEARCH_DEPTH
-    no, nothing = jnp.zeros((), bool), jnp.zeros(log_likelihood.shape[0])
+    guess = jnp.clip(_log_guess(log_likelihood, log_weight, target_ess), lowest, log_remaining)
+    no, zero = jnp.zeros((), bool), 0.0 * lowest
     begin = Search(
-        lowest, lowest, log_remaining, 0.0 * lowest, no, nothing, no, jnp.zeros((), int), no
-    )
+        lowest, lowest, zero, lowest, log_remaining, zero, no,
+        jnp.zeros(log_likelihood.shape[0]), no, jnp.zeros((), int), no,
+    )  # fmt: skip
     found = jax.lax.while_loop(lambda search: ~search.done, evaluate, begin)
     step = jnp.where(found.whole, remaining, jnp.exp(found.log_step))
     return jnp.where(fixed, given, step), found.ess, found.lowered & ~fixed
 
 
+def _log_guess(log_likelihood: Array, log_weight: Array, target_ess: Array | float) -> Array:
+    """The log of the step for log-likelihoods that are normal over the particles of all islands."""
+    usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
+    count = jnp.maximum(jnp.sum(usable), 1)
+    mean = jnp.sum(jnp.where(usable, log_likelihood / count, 0.0))
+    # By absolute deviations: squares overflow, and are all of the worst particle.
+    deviation = jnp.sum(jnp.where(usable, jnp.abs(log_likelihood - mean) / count, 0.0))
+    spread = math.sqrt(math.pi / 2) * deviation
+    return 0.5 * jnp.log(1.0 / target_ess - 1.0) - jnp.log(jnp.maximum(spread, TINY))
+
+
 class Search(NamedTuple):
-    """The search for a step: first the smallest is tried, then the whole, then halves between.
+    """The search for a step: first the smallest is tried, then the whole, then steps between.
 
     Attributes:
         log_step: to be tried next, and in the end the one that was found.
+        log_before: tried last.
+        excess: what was lost there beyond what may be, in the coordinates of the secants.
         low: the largest so far with enough ESS, as a logarithm.
         high: the smallest so far with too little.
-        wanted: the ESS to reach.
-        lowered: whether it is less than was asked for.
+        reachable: the ESS of the smallest step.
+        lowered: whether it is so small that less is wanted than was asked for.
         ess: of each island, at the step that was tried last.
         whole: whether all of what remains can be taken.
         turn: steps tried.
@@ -110,9 +148,11 @@ class Search(NamedTuple):
     """
 
     log_step: Array
+    log_before: Array
+    excess: Array
     low: Array
     high: Array
-    wanted: Array
+    reachable: Array
     lowered: Array
     ess: Array
     whole: Array
