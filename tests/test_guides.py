@@ -18,7 +18,7 @@ from weighbridge.estimators.anchoring import sums_of, total
 from weighbridge.estimators.batch_noise import GUIDE_NOISE, NOISELESS, measured
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.leading import Lead
-from weighbridge.estimators.sgais_preparation import Preparation
+from weighbridge.estimators.sgais_preparation import LATER_TURNS, PROBES, Preparation
 from weighbridge.estimators.sgais_run import SGAISRun
 from weighbridge.estimators.tempering import likelihood_term
 from weighbridge.kernels.hmc import HMC, evaluate
@@ -246,7 +246,7 @@ def noise_at_the_end(data, method, seed, monkeypatch):
 
     def take(self, stage, outcome, original=SGAISRun._take):
         if stage.past is not None:
-            probes = self.preparation().probes(outcome.cloud)
+            probes = self.preparation().probes(outcome.cloud, PROBES, LATER_TURNS)
             noises.append(measured(self.model, stage.past.groups, probes).relative)
         original(self, stage, outcome)
 

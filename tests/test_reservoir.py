@@ -10,6 +10,7 @@ import pytest
 from weighbridge import reservoir as reservoir_module
 from weighbridge.base import DataError
 from weighbridge.reservoir import Reservoir
+from weighbridge.streams import Stream, random_numbers
 
 
 def refuses(*parts):
@@ -88,7 +89,7 @@ def test_reservoir_does_not_depend_on_the_blocks(monkeypatch):
 
 def test_reservoir_follows_algorithm_r_row_by_row():
     capacity, total = 3, 60
-    uniforms = iter(np.random.Generator(np.random.Philox(11)).random(total - capacity))
+    uniforms = iter(random_numbers(11, Stream.RESERVOIR).random(total - capacity))
     slots = list(range(capacity))
     for t in range(capacity + 1, total + 1):
         slot = int(next(uniforms) * t)

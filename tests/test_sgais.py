@@ -14,9 +14,18 @@ from scipy.special import gammaln, logsumexp
 import weighbridge as wb
 from weighbridge import anchor as anchor_module
 from weighbridge.estimators import sgais_run
+from weighbridge.estimators.anchored_terms import Terms
 from weighbridge.estimators.bridge import Bridged
 from weighbridge.estimators.moves import over_islands
-from weighbridge.estimators.sgais_preparation import BRIDGE, CHUNK, EXACT_ROWS, PAST, PROBES
+from weighbridge.estimators.sgais_preparation import (
+    CHUNK,
+    EXACT_ROWS,
+    LATER_TURNS,
+    PAST,
+    PROBES,
+    WHO,
+    Preparation,
+)
 from weighbridge.estimators.sgais_stage import Block
 from weighbridge.target import Rows, Target
 
@@ -212,9 +221,30 @@ def test_mini_batches_never_repeat():
     for seed, chunk, first_island in itertools.product((0, 1), (1, 2), (0, 16)):
         run = DEFAULT.start(LINEAR, seed=seed, first_island=first_island)
         run.num_chunks = chunk
-        for who in (PAST, CHUNK, BRIDGE, PROBES):
-            drawn += [tuple(g.integers(0, 10**6, 8)) for g in run.preparation().generators(who)]
-    assert len(set(drawn)) == len(drawn) == 8 * 4 * 16
+        for who, turn in itertools.product(WHO, range(3)):
+            generators = run.preparation().generators(who, turn)
+            drawn += [tuple(g.integers(0, 10**6, 8)) for g in generators]
+    assert len(set(drawn)) == len(drawn) == 8 * 5 * 3 * 16
+
+
+def test_an_anchor_that_is_set_anew_gets_rows_of_its_own(monkeypatch):
+    """Batches drawn again, and probes as particles move, are not those of before."""
+    names = []
+
+    def generators(self, who, turn, original=Preparation.generators):
+        names.append((self.num_chunks, who, turn))
+        return original(self, who, turn)
+
+    monkeypatch.setattr(Preparation, "generators", generators)
+    monkeypatch.setattr(Terms, "watch", lambda self, estimate, probes, **_: (estimate.noise, True))
+    data = touchy_data(2_000)
+    data["y"][1_500:] += 1.0  # another opinion, which takes several steps to come to
+    run = wb.SGAIS(num_particles=8, num_islands=4).start(TOUCHY, seed=0)
+    for first in range(0, 2_000, 500):
+        run.absorb(part(data, first, first + 500), np.ones(500))
+    followed = [name for name in names if name[2] >= LATER_TURNS]
+    assert {who for _, who, _ in followed} == {PAST, CHUNK, PROBES}
+    assert len(set(names)) == len(names)
 
 
 # --- a model in one dimension that is not quadratic: its evidence by quadrature ----------------

@@ -14,12 +14,12 @@ from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
 from weighbridge.numerics import check_count
 from weighbridge.sampling import sample
+from weighbridge.streams import Stream, random_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Names the streams of random numbers that data are simulated from.
-SIMULATION_STREAM = 14
 # Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
 RANKS_A_BIN = 8
 # Correlation of a draw with the next one that is worth a remark.
@@ -152,11 +152,9 @@ def sbc(
     chains: list[np.ndarray] = []
     for number in range(num_simulations):
         truth = {name: values[number] for name, values in truths.items()}
-        counter = [0, number, 0, 0]
-        bits = np.random.Philox(key=[seed, SIMULATION_STREAM], counter=counter)
         posterior = sample(
             model,
-            simulate(truth, np.random.Generator(bits)),
+            simulate(truth, random_numbers(seed, Stream.CALIBRATION, number)),
             kernel,
             num_samples=num_samples,
             num_warmup=num_warmup,

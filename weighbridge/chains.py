@@ -18,10 +18,10 @@ from weighbridge.base import Array, Kernel, MethodError, ModelError
 from weighbridge.kernels.accept import select
 from weighbridge.kernels.hmc import HMCState, evaluate
 from weighbridge.numerics import jit, jit_for_speed
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Target
 
 # Names the streams of random numbers of chains, and of their first positions.
-CHAIN_STREAM, START_STREAM = 11, 12
 # Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
 # should take: an interrupt waits for its end.
 SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17
@@ -217,7 +217,7 @@ class ChainRun:
         self.chain = Chain(kernel, state, DualAveraging.start(step_size), spread)
 
     def _find_start(self, kernel: Any, initial: np.ndarray | None, shape: tuple[int, ...]) -> Any:
-        generator = self._generator(START_STREAM)
+        generator = self._generator(Stream.STARTS)
         for _ in range(START_TRIES if initial is None else 1):
             drawn = generator.uniform(-START_WIDTH, START_WIDTH, shape)
             position = drawn if initial is None else initial
@@ -261,7 +261,7 @@ class ChainRun:
         kernel, stretch = self.chain.kernel, 1.0
         step_size = kernel.step_size
         if getattr(kernel, "uses_gradient", False):
-            key_data = self._generator(START_STREAM, self.num_done + 1)
+            key_data = self._generator(Stream.STARTS, self.num_done + 1)
             numbers = key_data.integers(0, 2**32, 2, np.uint32)
             step_size = np.asarray(_find_step_size(numbers, self.chain, self.target))
             stretch = 10.0
@@ -324,13 +324,12 @@ class ChainRun:
             )
 
     def _key_data(self) -> np.ndarray:
-        generator = self._generator(CHAIN_STREAM)
+        generator = self._generator(Stream.CHAINS)
         return generator.integers(0, 2**32, 2, np.uint32)
 
-    def _generator(self, stream: int, step: int = 0) -> np.random.Generator:
+    def _generator(self, stream: Stream, step: int = 0) -> np.random.Generator:
         """Named by seed, stream, chain and step."""
-        counter = [0, self.number, step, 0]
-        return np.random.Generator(np.random.Philox(key=[self._seed, stream], counter=counter))
+        return random_numbers(self._seed, stream, self.number, step)
 
     # --- saved and resumed bit for bit ---------------------------------------------------
 

@@ -20,6 +20,7 @@ from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
 from weighbridge.numerics import double_precision, jit, systematic_indices
 from weighbridge.permutation import Signs, compare_rows
+from weighbridge.streams import Stream, random_numbers
 
 # Rows that are scored at once; chunks of any size are padded to blocks of it.
 BLOCK_ROWS = 256
@@ -37,8 +38,6 @@ EXCLUDED, IMPOSSIBLE = 50.0, -1e6
 ROWS_PER_DIMENSION = 10
 # Chunks whose annealing steps are remembered.
 REMEMBERED = 50
-# The name of the random stream of permutations.
-CHANGE_STREAM = 7
 
 
 class Judge(NamedTuple):
@@ -100,14 +99,12 @@ class Detector:
         old, new = slice(len(kept_weight)), slice(len(kept_weight), None)
         counted = np.concatenate([_fade(weight[old], half_life), np.zeros(len(weight[new]))])
         score, pull = signs_of(model, cloud, rows, counted)
-        generator = np.random.Generator(
-            np.random.Philox(key=[self.seed, CHANGE_STREAM], counter=[0, 0, 0, self.num_chunks])
-        )
+        permutations = random_numbers(self.seed, Stream.CHANGES, 0, 0, self.num_chunks)
         rate = self.changes.false_alarm_rate
         verdict = compare_rows(
             Signs(score[old], pull[old], weight[old]),
             Signs(score[new], pull[new], weight[new]),
-            generator,
+            permutations,
             rate,
         )
         if verdict.p_value > rate:

@@ -16,6 +16,7 @@ from weighbridge.base import Array, DataError, MethodError, ModelError, PyTree
 from weighbridge.data import as_values, num_rows
 from weighbridge.export import Table
 from weighbridge.numerics import check_seed, double_precision
+from weighbridge.streams import Stream, random_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +26,6 @@ Function = Callable[..., Any]
 # Draws taken at once, and values computed at once: memory stays flat beyond the answer itself.
 BLOCK_DRAWS = 1024
 BLOCK_VALUES = 65_536
-# Names the stream of random numbers; the estimators have 1 to 3.
-PREDICT_STREAM = 4
 # What is printed of a long prediction.
 SHOWN = 10
 
@@ -182,7 +181,7 @@ def predict(
     if not count:
         raise DataError("inputs has no rows: there is nothing to predict.")
     num_draws = len(next(iter(samples.values())))
-    generator = np.random.Generator(np.random.Philox(key=[seed, PREDICT_STREAM]))
+    numbers = random_numbers(seed, Stream.PREDICTIONS)
     draws_at_once = min(num_draws, BLOCK_DRAWS)
     rows_at_once = min(count, max(BLOCK_VALUES // draws_at_once, 1))
     answer: np.ndarray | None = None
@@ -190,7 +189,7 @@ def predict(
         for rows_here, few in _blocks(rows, count, rows_at_once):
             # Made on the host, so that no program is compiled for splitting keys.
             shape = (draws_at_once, rows_at_once, 2)
-            key_data = generator.integers(0, 2**32, shape, np.uint32)
+            key_data = numbers.integers(0, 2**32, shape, np.uint32)
             block = _evaluate(_Static(function), some, few, key_data)
             values = np.asarray(block, np.float64)
             if answer is None:

@@ -14,6 +14,7 @@ from jax import tree_util
 
 from weighbridge.base import DataError
 from weighbridge.data import NumpyArray, Values, check_weight, num_rows, split
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.undo import restored_on_error
 
 _PIECE_ROWS = 1 << 18
@@ -117,6 +118,7 @@ class Reservoir(_Kept):
     Args:
         capacity: the most rows to keep; memory grows with the rows seen, up to this.
         seed: of the random numbers.
+        first_island: of the run that keeps it; another round of islands keeps other rows.
 
     Reference: Vitter (1985), Random sampling with a reservoir, ACM TOMS 11:37-57.
 
@@ -128,12 +130,12 @@ class Reservoir(_Kept):
     (2, 2)
     """
 
-    def __init__(self, capacity: int, seed: int) -> None:
+    def __init__(self, capacity: int, seed: int, first_island: int = 0) -> None:
         if capacity < 1:
             raise DataError(f"capacity is {capacity}. Keep at least one row.")
         super().__init__()
         self.capacity = capacity
-        self._generator = np.random.Generator(np.random.Philox(seed))
+        self._generator = random_numbers(seed, Stream.RESERVOIR, first_island)
         # Slots that were written over, and what was in them, while that may have to be undone.
         self._replaced: list[tuple[NumpyArray, list[NumpyArray]]] | None = None
 

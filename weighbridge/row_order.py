@@ -10,6 +10,7 @@ from jax import tree_util
 
 from weighbridge.base import PyTree
 from weighbridge.data import num_rows
+from weighbridge.streams import Stream, random_numbers
 
 # Rows of the first segment that is compared with all; each later one is as long as all before it.
 FIRST_SEGMENT = 256
@@ -18,8 +19,6 @@ SAMPLE = 4096
 MOST_COLUMNS = 64
 # Probability with which rows in random order are said not to be, for one column of one segment.
 FALSE_ALARM = 1e-9
-# Names the streams of random numbers: of the samples, and of the order.
-SAMPLE_STREAM, ORDER_STREAM = 16, 17
 
 
 def order_matters(values: PyTree) -> bool:
@@ -45,12 +44,12 @@ def order_matters(values: PyTree) -> bool:
     if rows <= FIRST_SEGMENT:
         return False
     leaves = [np.asarray(leaf) for leaf in tree_util.tree_leaves(values)]
-    generator = np.random.Generator(np.random.Philox(key=[0, SAMPLE_STREAM]))
-    chosen = _sample(generator, 0, rows)
+    numbers = random_numbers(0, Stream.ORDER_TESTS)
+    chosen = _sample(numbers, 0, rows)
     whole = [_columns(leaf, chosen, len(leaves)) for leaf in leaves]
     start, stop = 0, FIRST_SEGMENT
     while start < rows:
-        part = _sample(generator, start, stop)
+        part = _sample(numbers, start, stop)
         most = math.sqrt(-0.5 * math.log(FALSE_ALARM / 2) * (1 / len(part) + 1 / len(chosen)))
         for leaf, all_rows in zip(leaves, whole):
             pairs = zip(_columns(leaf, part, len(leaves)).T, all_rows.T)
@@ -60,11 +59,11 @@ def order_matters(values: PyTree) -> bool:
     return False
 
 
-def _sample(generator: np.random.Generator, start: int, stop: int) -> np.ndarray:
+def _sample(numbers: np.random.Generator, start: int, stop: int) -> np.ndarray:
     """Some of the rows of a segment, or all if they are few."""
     if stop - start <= SAMPLE:
         return np.arange(start, stop)
-    return generator.integers(start, stop, SAMPLE)
+    return numbers.integers(start, stop, SAMPLE)
 
 
 def _columns(leaf: np.ndarray, chosen: np.ndarray, num_leaves: int) -> np.ndarray:
@@ -100,8 +99,7 @@ def in_random_order(
     [[..., ...], [..., ...]]
     """
     rows = num_rows(values)
-    stream = np.random.Philox(key=[seed, ORDER_STREAM], counter=[0, first_island, 0, 0])
-    order = np.random.Generator(stream).permutation(rows)
+    order = random_numbers(seed, Stream.ROW_ORDER, first_island).permutation(rows)
     start = 0
     while start < rows:
         chosen = order[start : start + size_after(start)]

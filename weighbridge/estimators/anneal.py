@@ -13,9 +13,8 @@ from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
+from weighbridge.streams import Stream, random_numbers
 
-# Names the stream of random numbers that steps draw their keys from.
-STEP_STREAM = 2
 # Told the power reached, the log evidence so far and the number of steps.
 Report = Callable[[float, float, int], None]
 
@@ -113,6 +112,5 @@ def step_keys(seed: int, stage: int, step: int, islands: np.ndarray) -> np.ndarr
 
     The stream is named by seed, stage, step and first island.
     """
-    counter = [0, int(islands[0]), step, stage]
-    generator = np.random.Generator(np.random.Philox(key=[seed, STEP_STREAM], counter=counter))
-    return generator.integers(0, 2**32, (len(islands), 2, 2), np.uint32)
+    numbers = random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage)
+    return numbers.integers(0, 2**32, (len(islands), 2, 2), np.uint32)

@@ -32,10 +32,10 @@ from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
 from weighbridge.relabel import relabelled
+from weighbridge.streams import Stream, random_numbers
 
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
-QUENCH_STREAM = 3
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 # Particles that do not drift are said to with this probability, if by more than the error.
 FALSE_ALARM = 1e-3
@@ -279,13 +279,13 @@ def _importance(
     if len(np.unique(highest, axis=0)) < 2 * dimension + 2:
         return nothing
     mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))
-    generator = np.random.Generator(np.random.Philox(key=[seed, QUENCH_STREAM]))
+    numbers = random_numbers(seed, Stream.QUENCHING)
     for _ in range(NUM_FITS):
         try:
             root = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return nothing
-        noise = generator.standard_normal(position.shape)
+        noise = numbers.standard_normal(position.shape)
         gaussian, draws = (mean, root), mean + noise @ root.T
         height = log_densities(path, draws, differentiable=differentiable)[0]
         log_weight = height - log_normal(noise, root)

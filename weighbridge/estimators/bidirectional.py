@@ -42,13 +42,11 @@ from weighbridge.model import Model
 from weighbridge.model_rows import check_row_function
 from weighbridge.numerics import check_seed, double_precision, systematic_indices
 from weighbridge.particles import combine_logs
+from weighbridge.streams import Stream, random_numbers
 
 # From the parameters (NumPy arrays by name) and a generator to observations.
 Simulator = Callable[[dict[str, np.ndarray], np.random.Generator], PyTree]
 
-# Names the random numbers of simulations; folded into the key, so that the true parameters are
-# no particle of an estimator that is run with the same seed.
-SIMULATE_STREAM = 5
 PILOT, FORWARD, BACKWARD = 11, 12, 13
 # Sweeps of moves at power 1 before a backward chain starts: each start is an exact posterior draw
 # of its own, no longer the one that they all come from.
@@ -114,7 +112,8 @@ def bidirectional(
     if not isinstance(model, Model):
         raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
     chosen = _require_method(method)
-    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 2**32 - SIMULATE_STREAM)
+    # Folded in, so that the true parameters are no particle of an estimator with the same seed.
+    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 2**32 - Stream.SIMULATIONS)
     first, second, third = np.arange(3 * chosen.num_islands).reshape(3, -1)
     truth = np.asarray(draw_cloud(model, key, third, chosen.num_particles).position[0, 0])
     parameters = model.unravel(truth)
@@ -231,12 +230,10 @@ class _Run:
 def _posterior_draws(pilot: Annealed, seed: int) -> np.ndarray:
     """One particle of the pilot for each island, by its weight."""
     num_islands, num_particles, dimension = pilot.cloud.position.shape
-    # Far from the numbers that the data took.
-    counter = [0, 0, 0, 1]
-    generator = np.random.Generator(np.random.Philox(key=[seed, SIMULATE_STREAM], counter=counter))
+    numbers = random_numbers(seed, Stream.PILOT_DRAWS)
     log_weights = np.asarray(pilot.cloud.log_weight).reshape(-1)
-    chosen = systematic_indices(generator.random(), log_weights)
-    offsets = generator.integers(num_particles, size=num_islands)
+    chosen = systematic_indices(numbers.random(), log_weights)
+    offsets = numbers.integers(num_particles, size=num_islands)
     chosen = chosen[np.arange(num_islands) * num_particles + offsets]
     positions = np.asarray(pilot.cloud.position).reshape(-1, dimension)
     return np.asarray(positions[chosen])
@@ -284,8 +281,7 @@ def _simulated(
             "simulate must be a function of the parameters and a NumPy generator that returns "
             f"observations, not {simulate!r}."
         )
-    generator = np.random.Generator(np.random.Philox(key=[seed, SIMULATE_STREAM]))
-    data = simulate(dict(parameters), generator)
+    data = simulate(dict(parameters), random_numbers(seed, Stream.SIMULATIONS))
     if isinstance(data, dist.Distribution):
         raise DataError(
             f"simulate returned a distribution ({type(data).__name__}), not observations: draw "

@@ -11,9 +11,7 @@ import numpy as np
 from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.numerics import jit
-
-# Names the stream of random numbers that prior draws take their keys from.
-DRAW_STREAM = 15
+from weighbridge.streams import Stream, random_numbers
 
 
 class Cloud(NamedTuple):
@@ -62,8 +60,8 @@ def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int
     high, low = map(int, np.asarray(jax.random.key_data(key)))
 
     def numbers(island: int) -> np.ndarray:
-        stream = np.random.Philox(key=[high << 32 | low, DRAW_STREAM], counter=[0, island, 0, 0])
-        return np.random.Generator(stream).integers(0, 2**32, (num_particles, 2), np.uint32)
+        drawn = random_numbers(high << 32 | low, Stream.PRIOR_DRAWS, island)
+        return drawn.integers(0, 2**32, (num_particles, 2), np.uint32)
 
     return _draw_cloud(model, np.stack([numbers(int(island)) for island in islands]))
 

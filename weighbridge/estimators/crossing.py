@@ -20,9 +20,8 @@ from weighbridge.estimators.moves import over_islands
 from weighbridge.estimators.path import Path
 from weighbridge.model import Model
 from weighbridge.numerics import jit
+from weighbridge.streams import Stream, random_numbers
 
-# Names the stream of random numbers that the Gaussians' draws come from.
-BRIDGE_STREAM = 4
 # Particles for each dimension from which on a Gaussian is fitted to their scores: on a Gaussian
 # density one would do, and whether the fit is good is seen from its tails.
 ENOUGH_SCORES = 1.25
@@ -71,10 +70,8 @@ def bridge_to_gaussians(
         proposals = _proposals(position, scores, log_weight, fit, enough)
         if proposals is None:
             continue
-        stream = np.random.Philox(
-            key=[seed, BRIDGE_STREAM], counter=[0, first_island, number, stage]
-        )
-        noise = np.random.Generator(stream).standard_normal(position.shape)
+        numbers = random_numbers(seed, Stream.BRIDGES, first_island, number, stage)
+        noise = numbers.standard_normal(position.shape)
         draws, at_draws, at_particles = (np.empty(s) for s in (noise.shape, *2 * [height.shape]))
         for here, (mean, root) in proposals:
             draws[here] = mean + noise[here] @ root.T

@@ -15,10 +15,11 @@ from weighbridge.estimators.checks import require_counts, require_fraction, requ
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
-from weighbridge.estimators.streamed import BATCH_STREAM, Brought, StreamedRun
+from weighbridge.estimators.streamed import Brought, StreamedRun
 from weighbridge.kernels import SGHMC
 from weighbridge.model import Model
 from weighbridge.particles import Combined, combine_islands
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Batches, Rows
 
 # Learning rate and momentum decay of the paper, for one observation.
@@ -168,10 +169,5 @@ def _draw_rows(
     A counter-based generator on the host: its stream is named by seed, chunk, step and island,
     and no program has to be compiled for it.
     """
-    generators = (
-        np.random.Generator(
-            np.random.Philox(key=[seed, BATCH_STREAM], counter=[0, island, step, chunk])
-        )
-        for island in islands
-    )
-    return np.stack([generator.integers(0, kept, shape) for generator in generators])
+    drawn = (random_numbers(seed, Stream.BATCHES, island, step, chunk) for island in islands)
+    return np.stack([numbers.integers(0, kept, shape) for numbers in drawn])

@@ -18,16 +18,19 @@ from weighbridge.estimators.labels import Labels
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.estimators.sgais_stage import Block, Stage
-from weighbridge.estimators.streamed import BATCH_STREAM
 from weighbridge.model import Model
 from weighbridge.reservoir import Reservoir, Window
+from weighbridge.streams import Stream, random_numbers
 
 # Up to so many rows all of them are used, without a question.
 EXACT_ROWS = 1024
 # The anchor is set anew when the rows have grown by this factor.
 ANCHOR_GROWTH = 2.0
 # Who draws the rows of a batch: the past, the chunk, the bridge; and who the probes.
-PAST, CHUNK, BRIDGE, PROBES = range(4)
+PAST, CHUNK, BRIDGE, PROBES, BRIDGE_PROBES = WHO = range(5)
+# Turns at which one chunk's batches and probes are drawn: first, around an anchor set anew because
+# of the first, and from then on as the particles move.
+FIRST_TURN, SECOND_TURN, LATER_TURNS = range(3)
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class Preparation:
             chunk = self.terms.without_anchor(*block)
             path = Path(self.model, (self._before(block),), chunk.term)
             return Stage(path, cloud, None, None, None, chunk, labels)
-        probes = self.probes(cloud)
+        probes = self.probes(cloud, PROBES, FIRST_TURN)
         anchor, before = self._estimated_past(cloud, probes)
-        return self._around(anchor, before, cloud, labels, block, probes)
+        return self._around(anchor, before, cloud, labels, block, probes, FIRST_TURN)
 
     def followed(self, stage: Stage, cloud: Cloud, block: Block, step: StepInfo) -> Stage:
         """The stage after a step, with its anchor among the particles, where they have left it.
@@ -80,50 +83,53 @@ class Preparation:
         anchor, past = stage.anchor, stage.past
         if anchor is None or past is None:
             return stage
-        probes = self.probes(cloud)
+        turn = LATER_TURNS + stage.num_followed
+        stage = stage._replace(num_followed=stage.num_followed + 1)
+        probes = self.probes(cloud, PROBES, turn)
         now, past_left = self.terms.watch(past, probes, absolute=False)
         chunk_now, chunk_left = self.terms.watch(stage.chunk, probes, absolute=True)
         stage = stage.after(step, now.relative + past.floor.relative, sum(chunk_now))
         if float(step.power) == 1.0 or not (past_left or chunk_left):
             return stage
         anchor = set_anchor(self.model, centre(cloud), self.rows, self.anchor or anchor)
-        past = self._past_at(anchor, probes, all_rows=self.terms.all_rows)
-        found = self._around(anchor, past, stage.cloud, stage.labels, block, probes)
+        past = self._past_at(anchor, probes, turn, all_rows=self.terms.all_rows)
+        found = self._around(anchor, past, stage.cloud, stage.labels, block, probes, turn)
         noise = (max(stage.noise[0], found.noise[0]), max(stage.noise[1], found.noise[1]))
-        return found.faded(stage.fade)._replace(noise=noise, heat=stage.heat)
+        return found.faded(stage.fade)._replace(
+            noise=noise, heat=stage.heat, num_followed=stage.num_followed
+        )
 
     def of_all_rows(self, anchor: Anchor, cloud: Cloud, noise: float) -> Estimate:
         """All rows seen around an anchor, with no more noise than that if batches allow it."""
         strict = replace(self.terms, noise=noise, all_rows=0)
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_seen)
         return strict.estimated(
-            self.generators(BRIDGE),
+            self.generators(BRIDGE, FIRST_TURN),
             anchor.position,
             anchor.sums,
             source,
-            self.probes(cloud),
+            self.probes(cloud, BRIDGE_PROBES, FIRST_TURN),
             self.batch_rows[PAST],
             absolute=True,
         )
 
-    def probes(self, cloud: Cloud) -> np.ndarray:
+    def probes(self, cloud: Cloud, who: int, turn: int) -> np.ndarray:
         """Some particles, by their weights."""
         share = shares(cloud)
-        generator = self.generators(PROBES)[0]
-        chosen = generator.choice(len(share), NUM_PROBES, p=share)
+        numbers = self.generators(who, turn)[0]
+        chosen = numbers.choice(len(share), NUM_PROBES, p=share)
         return np.asarray(cloud.position).reshape(len(share), -1)[chosen]
 
-    def generators(self, who: int) -> list[np.random.Generator]:
-        """Of the rows of a batch, one for each group; named by seed, chunk, island and who."""
+    def generators(self, who: int, turn: int) -> list[np.random.Generator]:
+        """Of the rows of a batch, one for each group; named by seed, chunk, island, who and turn.
+
+        No two draws of a run share a name: rows drawn again because a batch was too noisy, or far
+        from the particles, must not be those that were.
+        """
         groups = range(self.first_island, self.first_island + self.terms.num_groups)
-        return [
-            np.random.Generator(
-                np.random.Philox(
-                    key=[self.seed, BATCH_STREAM], counter=[0, group, who, self.num_chunks]
-                )
-            )
-            for group in groups
-        ]
+        name = who + len(WHO) * turn
+        names = ((group, name, self.num_chunks) for group in groups)
+        return [random_numbers(self.seed, Stream.BATCHES, *named) for named in names]
 
     def _around(
         self,
@@ -133,16 +139,17 @@ class Preparation:
         labels: Labels,
         block: Block,
         probes: np.ndarray,
+        turn: int,
     ) -> Stage:
         """The stage of a past around an anchor, with what the anchor makes of the chunk."""
         sums = sums_of_rows(self.model, anchor.position, *block)
         new = len(block.weight)
         if new <= EXACT_ROWS:
-            source, generators = (block.gather, new), self.generators(CHUNK)
+            source, generators = (block.gather, new), self.generators(CHUNK, turn)
             chunk = self.terms.whole(generators, anchor.position, sums, source, probes)
         else:
             whole = (block.gather, new, new)
-            chunk = self._estimate(CHUNK, anchor.position, sums, whole, probes)
+            chunk = self._estimate(CHUNK, turn, (anchor.position, sums), whole, probes)
         path = Path(self.model, (past.term,), chunk.term)
         noise = (past.noise.relative + past.floor.relative, sum(chunk.noise))
         return Stage(path, cloud, anchor, sums, past, chunk, labels, noise=noise)
@@ -152,23 +159,24 @@ class Preparation:
 
         It is time when rows have doubled, or when batches are too noisy without.
         """
-        anchor, rows = self.anchor, self.rows
+        anchor, rows, turn = self.anchor, self.rows, FIRST_TURN
         while True:
             fresh = anchor is None or rows.num_seen >= ANCHOR_GROWTH * anchor.num_rows
             if anchor is None or fresh:
                 anchor = set_anchor(self.model, centre(cloud), rows, anchor)
             newest = fresh or anchor.num_rows == rows.num_seen
             # All rows are for where no anchor helps: a new one is tried before.
-            before = self._past_at(anchor, probes, all_rows=self.terms.all_rows if newest else 0)
+            all_rows = self.terms.all_rows if newest else 0
+            before = self._past_at(anchor, probes, turn, all_rows=all_rows)
             if newest or before.noise.relative <= self.terms.noise:
                 return anchor, before
-            anchor = set_anchor(self.model, centre(cloud), rows, anchor)
+            anchor, turn = set_anchor(self.model, centre(cloud), rows, anchor), SECOND_TURN
 
-    def _past_at(self, anchor: Anchor, probes: np.ndarray, *, all_rows: int) -> Estimate:
+    def _past_at(self, anchor: Anchor, probes: np.ndarray, turn: int, *, all_rows: int) -> Estimate:
         """All rows before, around an anchor; up to so many themselves, where batches are no use."""
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_represented)
         terms = replace(self.terms, all_rows=all_rows)
-        return self._estimate(PAST, anchor.position, anchor.sums, source, probes, terms)
+        return self._estimate(PAST, turn, (anchor.position, anchor.sums), source, probes, terms)
 
     def _before(self, block: Block) -> Anchored:
         """All rows before; none of the first chunk's own, if there are none."""
@@ -179,16 +187,15 @@ class Preparation:
     def _estimate(
         self,
         who: int,
-        anchor: np.ndarray,
-        sums: Sums,
+        turn: int,
+        around: tuple[np.ndarray, Sums],
         source: Any,
         probes: np.ndarray,
         terms: Terms | None = None,
     ) -> Estimate:
         return (terms or self.terms).estimated(
-            self.generators(who),
-            anchor,
-            sums,
+            self.generators(who, turn),
+            *around,
             source,
             probes,
             self.batch_rows[who],

@@ -46,6 +46,7 @@ class Stage(NamedTuple):
         fade: what the rows before count.
         noise: the largest so far of the past, and of the chunk.
         heat: what the noise of the past may have added to log Z so far, in nats.
+        num_followed: how often its anchor was held against the particles.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Stage(NamedTuple):
     fade: float = 1.0
     noise: tuple[float, float] = (0.0, 0.0)
     heat: float = 0.0
+    num_followed: int = 0
 
     def after(self, step: StepInfo, past: float, chunk: float) -> Stage:
         r"""With what a step has made of its noise.

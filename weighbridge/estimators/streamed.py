@@ -26,14 +26,13 @@ from weighbridge.numerics import check_seed, double_precision, systematic_indice
 from weighbridge.particles import combine_islands
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence, Trace
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Rows
 from weighbridge.undo import restored_on_error
 
 TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
 # What is counted over all annealing steps.
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
-# Names of random streams; see also STEP_STREAM.
-BATCH_STREAM, SETTLE_STREAM = 1, 3
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
 # little but their maximum.
 SETTLE_AT = 2.0
@@ -129,7 +128,7 @@ class StreamedRun:
 
     def _keep(self) -> Reservoir | Window:
         """Where rows for mini-batches are kept."""
-        return Reservoir(self.population.reservoir, self.seed)
+        return Reservoir(self.population.reservoir, self.seed, self.first_island)
 
     @property
     def num_rows(self) -> int:
@@ -241,11 +240,8 @@ class StreamedRun:
         if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
             return
         # Rounds of islands with one seed differ by their first island.
-        counter = [0, self.first_island, 0, self.num_chunks]
-        generator = np.random.Generator(
-            np.random.Philox(key=[self.seed, SETTLE_STREAM], counter=counter)
-        )
-        chosen = systematic_indices(generator.random(), log_evidences)
+        numbers = random_numbers(self.seed, Stream.SETTLING, self.first_island, 0, self.num_chunks)
+        chosen = systematic_indices(numbers.random(), log_evidences)
         self.settled_variance += combined.std_error**2
         shift = combined.log_evidence - log_evidences[:, None]
         position, log_weight, origin = map(np.asarray, self.cloud)
