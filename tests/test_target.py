@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import target as target_module
 from weighbridge.data import pad
 from weighbridge.target import BLOCK_ROWS, Batches, Rows, Subsampled, Target, Tempered, Total
+from weighbridge.target import rows as rows_module
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
 SIGMAS = 5.0
@@ -123,7 +123,7 @@ def test_weights_count_repetitions():
 
 @pytest.mark.parametrize(("blocks", "extra"), [(1, 0), (1, 1), (3, -1), (3, 0)])
 def test_block_sums_lose_no_row(monkeypatch, blocks, extra):
-    monkeypatch.setattr(target_module, "BLOCK_ROWS", 128)
+    monkeypatch.setattr(rows_module, "BLOCK_ROWS", 128)
     num = blocks * 128 + extra
     values, weight = make_rows(num), np.random.default_rng(1).integers(0, 3, num).astype(float)
     rows = Rows(values, weight)
