@@ -2,7 +2,8 @@
 
 from weighbridge.estimators.ais import AIS
 from weighbridge.estimators.bounds import Bounds, Verdict
-from weighbridge.estimators.ibis import IBIS, IBISRun
+from weighbridge.estimators.ibis import IBIS
+from weighbridge.estimators.ibis_run import IBISRun
 from weighbridge.estimators.methods import Method, resolve, resolve_sequential
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.prior_sampling import PriorSampling
