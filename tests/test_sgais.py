@@ -26,7 +26,7 @@ from weighbridge.estimators.sgais_preparation import (
     WHO,
     Preparation,
 )
-from weighbridge.estimators.sgais_stage import Block
+from weighbridge.estimators.sgais_stage import ChunkRows
 from weighbridge.target import Rows, Target
 
 # With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
@@ -202,7 +202,7 @@ def test_moves_see_every_row_once(seen, reservoir):
     chunk = part(data, seen, 2600)
     with jax.enable_x64(True):
         new = part((chunk, weight[seen:]), 0, 500)
-        path = run.preparation().stage(run.cloud, Block(*new)).path
+        path = run.preparation().stage(run.cloud, ChunkRows(*new)).path
         position = np.asarray(run.cloud.position)[:, :3]
         found = over_islands(lambda target, _, u: target(u), position, path=path, power=power)
     x, y = data["x"], data["y"]

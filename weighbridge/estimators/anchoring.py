@@ -26,9 +26,9 @@ SUM_BLOCK = 512
 NUM_REPLICATES = 16
 
 # A block of rows, and how often each counts.
-Block = tuple[PyTree, np.ndarray]
+RowBlock = tuple[PyTree, np.ndarray]
 # Rows by their numbers, an array of any shape.
-Gather = Callable[[np.ndarray], Block]
+Gather = Callable[[np.ndarray], RowBlock]
 
 
 class Anchor(NamedTuple):
@@ -66,7 +66,7 @@ class Anchor(NamedTuple):
         return math.sqrt(np.mean(np.square(added)))
 
 
-def sums_of(model: Model, position: np.ndarray, blocks: Iterator[Block]) -> list[Sums]:
+def sums_of(model: Model, position: np.ndarray, blocks: Iterator[RowBlock]) -> list[Sums]:
     """L, G and H of blocks of at most ``SUM_ROWS`` rows, one for each."""
     found = []
     for values, weight in blocks:
@@ -89,7 +89,7 @@ def total(dimension: int, sums: list[Sums]) -> Sums:
     return result
 
 
-def in_blocks(gather: Gather, num_rows: int) -> Iterator[Block]:
+def in_blocks(gather: Gather, num_rows: int) -> Iterator[RowBlock]:
     """All rows, in at least as many blocks as a variance needs."""
     size = min(SUM_ROWS, -(-num_rows // LEAST_BATCHES))
     for start in range(0, num_rows, max(size, 1)):

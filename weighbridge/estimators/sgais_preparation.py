@@ -17,7 +17,7 @@ from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.labels import Labels
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import StepInfo
-from weighbridge.estimators.sgais_stage import Block, Stage
+from weighbridge.estimators.sgais_stage import ChunkRows, Stage
 from weighbridge.model import Model
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.streams import Stream, random_numbers
@@ -59,22 +59,22 @@ class Preparation:
     batch_rows: Mapping[int, int]
     labelled: bool
 
-    def stage(self, cloud: Cloud, block: Block) -> Stage:
+    def stage(self, cloud: Cloud, chunk_rows: ChunkRows) -> Stage:
         """The path of a chunk, with batches large enough."""
-        new, past = len(block.weight), self.rows.num_represented
+        new, past = len(chunk_rows.weight), self.rows.num_represented
         exact = not past or (past + new <= EXACT_ROWS and self.anchor is None)
         labels = Labels(self.model, standing=self.labelled)
         # One anchor serves one labelling.
         cloud = labels.follow(cloud, must=not exact)
         if exact:
-            chunk = self.terms.without_anchor(*block)
-            path = Path(self.model, (self._before(block),), chunk.term)
+            chunk = self.terms.without_anchor(*chunk_rows)
+            path = Path(self.model, (self._before(chunk_rows),), chunk.term)
             return Stage(path, cloud, None, None, None, chunk, labels)
         probes = self.probes(cloud, PROBES, FIRST_TURN)
         anchor, before = self._estimated_past(cloud, probes)
-        return self._around(anchor, before, cloud, labels, block, probes, FIRST_TURN)
+        return self._around(anchor, before, cloud, labels, chunk_rows, probes, FIRST_TURN)
 
-    def followed(self, stage: Stage, cloud: Cloud, block: Block, step: StepInfo) -> Stage:
+    def followed(self, stage: Stage, cloud: Cloud, chunk_rows: ChunkRows, step: StepInfo) -> Stage:
         """The stage after a step, with its anchor among the particles, where they have left it.
 
         A chunk that says other things than all before takes them far away, and mini-batches that
@@ -93,7 +93,7 @@ class Preparation:
             return stage
         anchor = set_anchor(self.model, centre(cloud), self.rows, self.anchor or anchor)
         past = self._past_at(anchor, probes, turn, all_rows=self.terms.all_rows)
-        found = self._around(anchor, past, stage.cloud, stage.labels, block, probes, turn)
+        found = self._around(anchor, past, stage.cloud, stage.labels, chunk_rows, probes, turn)
         noise = (max(stage.noise[0], found.noise[0]), max(stage.noise[1], found.noise[1]))
         return found.faded(stage.fade)._replace(
             noise=noise, heat=stage.heat, num_followed=stage.num_followed
@@ -137,18 +137,18 @@ class Preparation:
         past: Estimate,
         cloud: Cloud,
         labels: Labels,
-        block: Block,
+        chunk_rows: ChunkRows,
         probes: np.ndarray,
         turn: int,
     ) -> Stage:
         """The stage of a past around an anchor, with what the anchor makes of the chunk."""
-        sums = sums_of_rows(self.model, anchor.position, *block)
-        new = len(block.weight)
+        sums = sums_of_rows(self.model, anchor.position, *chunk_rows)
+        new = len(chunk_rows.weight)
         if new <= EXACT_ROWS:
-            source, generators = (block.gather, new), self.generators(CHUNK, turn)
+            source, generators = (chunk_rows.gather, new), self.generators(CHUNK, turn)
             chunk = self.terms.whole(generators, anchor.position, sums, source, probes)
         else:
-            whole = (block.gather, new, new)
+            whole = (chunk_rows.gather, new, new)
             chunk = self._estimate(CHUNK, turn, (anchor.position, sums), whole, probes)
         path = Path(self.model, (past.term,), chunk.term)
         noise = (past.noise.relative + past.floor.relative, sum(chunk.noise))
@@ -178,11 +178,11 @@ class Preparation:
         terms = replace(self.terms, all_rows=all_rows)
         return self._estimate(PAST, turn, (anchor.position, anchor.sums), source, probes, terms)
 
-    def _before(self, block: Block) -> Anchored:
+    def _before(self, chunk_rows: ChunkRows) -> Anchored:
         """All rows before; none of the first chunk's own, if there are none."""
         if self.rows.num_seen:
             return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_kept)))
-        return self.terms.exact(*next(split(tuple(block), 1))).emptied()
+        return self.terms.exact(*next(split(tuple(chunk_rows), 1))).emptied()
 
     def _estimate(
         self,

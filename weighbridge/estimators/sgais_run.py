@@ -27,7 +27,7 @@ from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.sgais_preparation import CHUNK, EXACT_ROWS, PAST, Preparation
-from weighbridge.estimators.sgais_stage import Block, Stage
+from weighbridge.estimators.sgais_stage import ChunkRows, Stage
 from weighbridge.estimators.streamed import Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
 from weighbridge.model import Model
@@ -104,12 +104,12 @@ class SGAISRun(StreamedRun):
         large = len(weight) >= LARGE_CHUNK * past
         as_default = method.batch_size is None and method.kernel is None
         self.terms = replace(self.terms, all_rows=ALL_ROWS if large and as_default else 0)
-        preparation, block = self.preparation(), Block(values, weight)
-        stage, fade = preparation.stage(self.cloud, block), 1.0
+        preparation, chunk_rows = self.preparation(), ChunkRows(values, weight)
+        stage, fade = preparation.stage(self.cloud, chunk_rows), 1.0
         if self.method.half_life is not None and self.rows.num_seen:
             fade = 0.5 ** ((seen - self.num_observations) / self.method.half_life)
             stage = self._forget(stage, fade)
-        stage, outcome = self._anneal_stage(preparation, stage, block, seen)
+        stage, outcome = self._anneal_stage(preparation, stage, chunk_rows, seen)
 
         def accept() -> None:
             if isinstance(self.rows, Window):
@@ -117,7 +117,7 @@ class SGAISRun(StreamedRun):
             self._take(stage, outcome)
             self.labelled = stage.labels.standing
             if self.anchor is None and self.num_rows + len(weight) > self.rows.capacity:
-                self.anchor = self._first_anchor(block)
+                self.anchor = self._first_anchor(chunk_rows)
 
         return Brought(outcome, accept)
 
@@ -166,17 +166,17 @@ class SGAISRun(StreamedRun):
         )
         return stage.faded(fade)._replace(cloud=cloud)
 
-    def _first_anchor(self, block: Block) -> Anchor:
+    def _first_anchor(self, chunk_rows: ChunkRows) -> Anchor:
         """With this chunk the reservoir overflows: the last moment to see all rows."""
         cloud = one_labelling(self.model, self.cloud, agreed=self.labelled)[0]
         anchor = set_anchor(self.model, centre(cloud), self.rows, None)
         return anchor._replace(
-            sums=anchor.sums.plus(sums_of_rows(self.model, anchor.position, *block)),
-            num_rows=self.num_rows + len(block.weight),
+            sums=anchor.sums.plus(sums_of_rows(self.model, anchor.position, *chunk_rows)),
+            num_rows=self.num_rows + len(chunk_rows.weight),
         )
 
     def _anneal_stage(
-        self, preparation: Preparation, stage: Stage, block: Block, seen: float
+        self, preparation: Preparation, stage: Stage, chunk_rows: ChunkRows, seen: float
     ) -> tuple[Stage, Annealed]:
         """Bring the chunk in; the stage comes back with the anchor that it ended with."""
         method, kernel = self.method, self.method.kernel
@@ -191,7 +191,7 @@ class SGAISRun(StreamedRun):
             if not np.any(np.isfinite(step.log_evidence)):
                 return cloud
             if kernel is not None or np.any(step.resampled):
-                stage = preparation.followed(stage, cloud, block, step)
+                stage = preparation.followed(stage, cloud, chunk_rows, step)
             else:
                 stage = stage.after(step, *stage.noise)
             return cloud

@@ -18,7 +18,7 @@ from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import StepInfo
 
 
-class Block(NamedTuple):
+class ChunkRows(NamedTuple):
     """The rows of a chunk, and how often each counts."""
 
     values: PyTree
