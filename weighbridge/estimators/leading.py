@@ -18,7 +18,7 @@ from weighbridge.estimators.batch_noise import (
     SMALLEST_BATCH,
     wanted_rows,
 )
-from weighbridge.estimators.cloud import Cloud, shares
+from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.model import Model
@@ -81,9 +81,8 @@ class Lead:
         if self.unled is None or not np.any(np.isfinite(cloud.log_weight)):
             return
         rows, num_rows = self.unled.rows, int(self.unled.stop)
-        share = shares(cloud)
+        share, anchor = shares(cloud), centre(cloud)
         position = np.asarray(cloud.position).reshape(len(share), -1)
-        anchor = share @ position
         # Every so many of the particles, by their weights: systematic resampling without a draw.
         places = (np.arange(NUM_PROBES) + 0.5) / NUM_PROBES
         chosen = np.minimum(np.searchsorted(np.cumsum(share), places), len(share) - 1)
