@@ -1,6 +1,7 @@
 """The annealing core: the schedule by hand, the evidence against exact values."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.estimators.anneal import anneal, step_keys
+from weighbridge.estimators.annealing_step import patient_step
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
@@ -314,7 +316,8 @@ def small_anneal(islands, *, data=DATA, kernel=None, model=MODEL, stage=0, seed=
     cloud = changes.pop("cloud", None) or as_cloud(
         draw_cloud(model, 8, PARTICLES, seed).position[islands]
     )
-    of_anneal = {name: changes.pop(name) for name in ("max_steps", "schedule") if name in changes}
+    names = {"max_steps", "schedule", "take_step"} & set(changes)
+    of_anneal = {name: changes.pop(name) for name in names}
     settings = Settings(0.6, 0.7)._replace(**changes)
     path = Path(model, (), Rows(data, np.ones(len(data))))
     mover = Repeat(wb.Metropolis(0.8) if kernel is None else kernel, 4)
@@ -335,6 +338,26 @@ def test_steps_hit_the_target_except_the_last():
     assert ess.shape == (len(increments), 4)
     np.testing.assert_allclose(ess[:-1].mean(axis=1), 0.8 * PARTICLES, rtol=1e-6)
     assert ess[-1].mean() >= 0.8 * PARTICLES * 0.999
+
+
+@pytest.mark.parametrize("resampled", [False, True])
+def test_patient_particles_move_only_if_some_were_resampled(resampled):
+    islands, start = [0, 1, 2, 3], draw_cloud(MODEL, 8, PARTICLES, 7).position[:4]
+    outcome = small_anneal(
+        islands,
+        schedule=np.array([0.02]),
+        take_step=patient_step,
+        resample_below=2.0 if resampled else 0.0,
+    )
+    assert outcome.steps[0].resampled.all() == resampled
+    assert np.array_equal(outcome.cloud.position, start) != resampled
+    assert (np.mean(outcome.steps[0].moves.acceptance) > 0) == resampled
+
+
+def test_patient_particles_have_no_chains():
+    """What has not moved has no states to keep: the two cannot be asked for together."""
+    with pytest.raises(TypeError, match="chain_length"):
+        small_anneal([0, 1, 2, 3], take_step=partial(patient_step, chain_length=4))
 
 
 @pytest.mark.parametrize("conditional", [0.0, 1.0])

@@ -1,6 +1,7 @@
 """Moves without gradients, waste-free resampling and unadjusted moves, against exact evidence."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 import weighbridge as wb
 from benchmarks import problems
 from weighbridge.estimators.anneal import anneal
+from weighbridge.estimators.annealing_step import anneal_step
 from weighbridge.estimators.cloud import draw_cloud
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
@@ -233,7 +235,7 @@ def test_chains_of_resampled_particles_carry_their_origins():
         path = Path(GAUSSIAN.model, (), Rows(GAUSSIAN.data, np.ones(100)))
         outcome = anneal(
             0, 0, np.arange(4), cloud, lambda _: path, still, Settings(0.5, 2.0),
-            schedule=np.array([0.02]), chain_length=4,
+            schedule=np.array([0.02]), take_step=partial(anneal_step, chain_length=4),
         )  # fmt: skip
     origin = np.asarray(outcome.cloud.origin)
     assert outcome.cloud.position.shape == cloud.position.shape
@@ -255,7 +257,8 @@ def test_waste_free_resampling_is_unbiased():
         for resampling in ("systematic", "residual", "multinomial"):
             outcome = anneal(
                 0, 0, np.arange(islands), cloud, lambda _: path, still, Settings(0.5, 2.0),
-                schedule=np.array([0.02]), chain_length=4, resampling=resampling,
+                schedule=np.array([0.02]), take_step=partial(anneal_step, chain_length=4),
+                resampling=resampling,
             )  # fmt: skip
             weight = np.exp(0.02 * (log_likelihood - log_likelihood.max()))
             expected = weight / weight.sum()

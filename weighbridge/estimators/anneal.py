@@ -41,7 +41,6 @@ def anneal(
     schedule: np.ndarray | None = None,
     start: float = 0.0,
     resampling: str = "systematic",
-    chain_length: int = 1,
     max_steps: int = 2000,
     take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
     report: Report | None = None,
@@ -63,11 +62,10 @@ def anneal(
         schedule: powers to go through, up or down, instead of choosing them by the ESS.
         start: power that the particles are at.
         resampling: name of the scheme.
-        chain_length: more than 1 resamples one of so many particles and keeps every state of the
-            chains that start there (waste-free: Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148).
         max_steps: after this many the rest is taken at once, and the result says so.
         take_step: ``anneal_step``, or ``quick_step``, or what does the same where the likelihood
-            is on the host.
+            is on the host; these may come with a ``chain_length``. Or ``patient_step``, in which
+            particles move only if some were resampled.
         report: called before the first step and after every one.
         between: what to do to the particles after every step, by what the step did, that leaves
             their density as it is.
@@ -94,7 +92,6 @@ def anneal(
             mover[step] if isinstance(mover, Sequence) else mover,
             settings._replace(next_power=following),
             resampling=resampling,
-            chain_length=chain_length,
         )
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:

@@ -16,7 +16,7 @@ from weighbridge.estimators.anchor_state import anchor_state, restored_anchor
 from weighbridge.estimators.anchored_terms import Terms
 from weighbridge.estimators.anchoring import Anchor, set_anchor, sums_of_rows
 from weighbridge.estimators.anneal import Annealed, anneal
-from weighbridge.estimators.annealing_step import anneal_step
+from weighbridge.estimators.annealing_step import anneal_step, patient_step
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
 from weighbridge.estimators.bridge import AGREEMENT, Bridged, decide
 from weighbridge.estimators.cloud import Cloud, centre, shares
@@ -60,9 +60,6 @@ DECORRELATED = 0.2
 
 # Where the numbers of the stages in which a run forgets begin, far from those of chunks.
 FORGETTING = 1 << 62
-
-# Particles move only when they were resampled.
-patient_step = partial(anneal_step, patient=True)
 
 
 class SGAISRun(StreamedRun):

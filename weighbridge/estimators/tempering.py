@@ -165,8 +165,7 @@ class Tempering:
             seed,
             islands=islands,
             resampling=self.resampling_scheme(),
-            chain_length=self.chain_length,
-            take_step=take_step,
+            take_step=partial(take_step, chain_length=self.chain_length),
         )
         try:
             outcome = go(
