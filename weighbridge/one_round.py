@@ -31,16 +31,37 @@ class Policy(NamedTuple):
     quarantine: Quarantine | None
 
 
-def held_rounds(
-    competitors: Mapping[str, Competitor],
-    source: Source,
-    method: Tempering,
-    seed: int,
-    policy: Policy,
-    reporter: Reporter,
-    numbered: bool,
-) -> OneRound:
-    """Hold all the data, and give a function that runs one round of islands on them."""
+class Weighing(NamedTuple):
+    """What all rounds of a weighing have in common, whatever its method.
+
+    Attributes:
+        competitors: the models, by name.
+        source: of the rows, the same for all.
+        seed: the same for all.
+        policy: what becomes of bad rows.
+        reporter: is told how far it is.
+    """
+
+    competitors: Mapping[str, Competitor]
+    source: Source
+    seed: int
+    policy: Policy
+    reporter: Reporter
+
+    def label(self, name: str) -> str:
+        """What a model is called in reports: nothing, if it is the only one."""
+        return name if len(self.competitors) > 1 else ""
+
+
+def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> OneRound:
+    """Hold all the data, and give a function that runs one round of islands on them.
+
+    Args:
+        weighing: what is weighed.
+        method: for one round.
+        numbered: whether reports tell the number of the round, as there may be several.
+    """
+    competitors, source, seed, policy, reporter = weighing
     holders = {name: Held(c.model, *policy) for name, c in competitors.items()}
     for block in source.blocks():
         for name, held in holders.items():
@@ -50,24 +71,22 @@ def held_rounds(
         number = first_island // method.num_islands + 1 if numbered else 0
         results = {}
         for name in names:
-            label = name if len(competitors) > 1 else ""
-            report = partial(reporter.temper, label=label, island_round=number)
+            report = partial(reporter.temper, label=weighing.label(name), island_round=number)
             results[name] = holders[name].estimate(method, seed, first_island, report)
         return results
 
     return one_round
 
 
-def streamed_rounds(
-    competitors: Mapping[str, Competitor],
-    source: Source,
-    method: SequentialMethod,
-    seed: int,
-    policy: Policy,
-    reporter: Reporter,
-    shuffled: bool,
-) -> OneRound:
-    """A function that runs one round of islands in one pass over the data."""
+def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:
+    """A function that runs one round of islands in one pass over the data.
+
+    Args:
+        weighing: what is weighed.
+        method: for one round.
+        shuffled: whether rows are taken in random order.
+    """
+    competitors, source, seed, policy, reporter = weighing
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         sessions = {
@@ -97,7 +116,7 @@ def streamed_rounds(
                 if name in chunks and num_rows(chunks[name]):
                     with _told_if(shuffled):
                         session.absorb(chunks[name])
-                    _report(reporter, session, name if len(competitors) > 1 else "")
+                    _report(reporter, session, weighing.label(name))
         told = {"row_order": "random" if shuffled else "as given"}
         results = {name: session.result() for name, session in sessions.items()}
         return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
@@ -168,7 +187,7 @@ def _shuffled_chunks(
         yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}
 
 
-def _report(reporter: Reporter, session: Session, label: str = "") -> None:
+def _report(reporter: Reporter, session: Session, label: str) -> None:
     if session.run.path:
         _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
         reporter.update(session.run.num_rows, log_evidence, annealing_steps, label)

@@ -21,7 +21,7 @@ from weighbridge.estimators import (
     resolve,
 )
 from weighbridge.model import Model
-from weighbridge.one_round import Policy, held_rounds, is_shuffled, streamed_rounds
+from weighbridge.one_round import Policy, Weighing, held_rounds, is_shuffled, streamed_rounds
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits, of_a_round, run_rounds
@@ -115,20 +115,21 @@ def weigh_together(
     try:
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
+        weighing = Weighing(competitors, source, seed, policy, reporter)
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None
             least = method.num_islands
             if numbered:
                 dimension = max(c.model.dimension for c in competitors.values())
                 method = of_a_round(method, dimension)
-            one_round = held_rounds(competitors, source, method, seed, policy, reporter, numbered)
+            one_round = held_rounds(weighing, method, numbered=numbered)
             return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
         rows = source.num_rows if source.in_memory else None
         if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
             # Rows that are in memory anyway can all be reached: no reservoir is needed.
             method = replace(method, reservoir=max(method.reservoir, rows))
         shuffled = is_shuffled(method, source)
-        one_round = streamed_rounds(competitors, source, method, seed, policy, reporter, shuffled)
+        one_round = streamed_rounds(weighing, method, shuffled=shuffled)
         return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
         reporter.close()
