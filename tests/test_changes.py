@@ -398,7 +398,7 @@ def test_a_failed_update_of_several_models_leaves_no_trace():
     online = wb.OnlineComparison(MODELS, SMALL, changes=wb.Changes(compete=True))
     feed(online, shifted()[:400])
     before = online.log_evidences
-    contest = online._contest
+    contest = online._entrants.contest
 
     def fail(*_):
         raise RuntimeError("the disk is on fire")

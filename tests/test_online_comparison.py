@@ -54,14 +54,14 @@ def same_runs(first, second):
     assert first.names == second.names
     for name in first.names:
         (arrays, plain), (other, other_plain) = (
-            comparison._sessions[name].run.state() for comparison in (first, second)
+            comparison._entrants.sessions[name].run.state() for comparison in (first, second)
         )
         assert arrays.keys() == other.keys()
         for key in arrays:
             np.testing.assert_array_equal(arrays[key], other[key], err_msg=f"{name} {key}")
         assert repr(plain) == repr(other_plain)
-    assert first._contest.checker.state() == second._contest.checker.state()
-    assert first._contest.continuity.state() == second._contest.continuity.state()
+    assert first._entrants.contest.checker.state() == second._entrants.contest.checker.state()
+    assert first._entrants.contest.continuity.state() == second._entrants.contest.continuity.state()
     assert first.prior_odds == second.prior_odds
     for column in first.history:
         if column != "elapsed":
@@ -247,7 +247,7 @@ def test_an_interrupt_leaves_all_as_they_were(monkeypatch):
     online, clean = (wb.OnlineComparison(MODELS, OVERFLOWING, seed=1) for _ in range(2))
     for run in (online, clean):
         run.update(part(0, 130))
-    absorb = type(online._sessions["few"].run).absorb
+    absorb = type(online._entrants.sessions["few"].run).absorb
     calls = []
 
     def interrupted(run, values, weight):
@@ -257,7 +257,7 @@ def test_an_interrupt_leaves_all_as_they_were(monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(online._sessions["few"].run), "absorb", interrupted)
+        patch.setattr(type(online._entrants.sessions["few"].run), "absorb", interrupted)
         with pytest.raises(KeyboardInterrupt):
             online.update(part(130, 300))
     same_runs(online, clean)

@@ -3,63 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from weighbridge.base import CheckpointError
 from weighbridge.catching_up import CatchUp
+from weighbridge.entrants import Entrants
+from weighbridge.estimators import Method, resolve_sequential
+from weighbridge.model import Model
 from weighbridge.saving import (
     LARGEST_ERROR,
     Arrays,
     Plain,
+    check_identity,
     check_types,
     identity,
     restore_session,
     session_state,
 )
-from weighbridge.session import Session
+from weighbridge.watched_contest import WatchedContest
 
 SCHEMA = "weighbridge.online_comparison.4"
 
 
-class Part(NamedTuple):
-    """One model of a comparison, as far as it is saved."""
-
-    session: Session
-    prior_odds: float
-    caught_up: CatchUp
-
-
-def save_parts(parts: Mapping[str, Part]) -> tuple[Arrays, list[Plain]]:
-    """Arrays of all models, each under its number, and their plain values."""
+def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
+    """Arrays and plain values from which ``restore_entrants`` continues."""
     arrays: Arrays = {}
-    entries = []
-    for number, (name, part) in enumerate(parts.items()):
-        own, plain = session_state(part.session)
+    models = []
+    for number, (name, session) in enumerate(entrants.sessions.items()):
+        own, plain = session_state(session)
         arrays |= {f"{number}/{key}": value for key, value in own.items()}
-        entries.append(
+        models.append(
             {
                 "name": name,
-                **identity(part.session.model, part.session.method),
-                "prior_odds": part.prior_odds,
-                "caught_up": part.caught_up._asdict(),
+                **identity(session.model, session.method),
+                "prior_odds": entrants.prior_odds[name],
+                "caught_up": entrants.caught_up[name]._asdict(),
                 "session": plain,
             }
         )
-    return arrays, entries
+    kept, same = without_copies(arrays)
+    contest, changes = entrants.contest, None
+    if isinstance(contest, WatchedContest):
+        # Rows that the next chunk is compared with go to the arrays.
+        watched, plain = contest.state()
+        kept |= watched
+        settings = asdict(contest.detector.changes)
+        changes = {"settings": settings, "parents": dict(contest.parents), "contest": plain}
+    return kept, {
+        "models": models,
+        "checker": contest.checker.state(),
+        "identifiers": contest.continuity.state(),
+        "changes": changes,
+        "same": same,
+    }
 
 
-def restore_part(session: Session, arrays: Arrays, entry: Mapping[str, Any], number: int) -> Part:
-    """Continue one model from what ``save_parts`` gave."""
-    prefix = f"{number}/"
-    own = {k[len(prefix) :]: value for k, value in arrays.items() if k.startswith(prefix)}
-    restore_session(session, own, entry["session"])
-    caught_up = CatchUp(**entry["caught_up"])
+def check_entrants(
+    path: Path,
+    plain: Mapping[str, Any],
+    models: Mapping[str, Model],
+    methods: Mapping[str, str | Method],
+) -> dict[str, float]:
+    """Refuse a comparison of other models, or by other methods.
+
+    Args:
+        path: the file, for the message.
+        plain: what ``entrants_state`` gave when it was saved.
+        models: what it should be a comparison of.
+        methods: what it should be a comparison by.
+
+    Returns:
+        The prior odds of the models, in their order.
+    """
+    entries = {entry["name"]: entry for entry in plain["models"]}
+    parents = {} if plain["changes"] is None else dict(plain["changes"]["parents"])
+    own = [name for name in entries if name not in parents]
+    if set(own) != set(models):
+        raise CheckpointError(
+            f"{path} was saved with the models {own}, not {list(models)}. Load it with those."
+        )
+    for name, entry in entries.items():
+        root = parents.get(name, name)
+        check_identity(path, entry, models[root], resolve_sequential(methods[root]), name)
+    return {name: entries[name]["prior_odds"] for name in own}
+
+
+def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any]) -> None:
+    """Continue from what ``entrants_state`` gave."""
+    arrays = with_copies(arrays, plain["same"])
+    contest, changes = entrants.contest, plain["changes"]
+    contest.checker.restore(plain["checker"])
+    contest.continuity.restore(plain["identifiers"])
+    entries = {entry["name"]: entry for entry in plain["models"]}
+    if changes is not None and isinstance(contest, WatchedContest):
+        contest.restore(arrays, changes["contest"])
+        for name in entries:
+            if name in changes["parents"]:
+                entrants.join(name, changes["parents"][name], float(entries[name]["prior_odds"]))
+    for number, (name, entry) in enumerate(entries.items()):
+        prefix = f"{number}/"
+        own = {k[len(prefix) :]: value for k, value in arrays.items() if k.startswith(prefix)}
+        restore_session(entrants.sessions[name], own, entry["session"])
+        entrants.caught_up[name] = _restored_catch_up(entry["caught_up"])
+    counts = {round(session.run.num_observations) for session in entrants.sessions.values()}
+    if len(counts) > 1:
+        raise ValueError(f"the models have seen different numbers of rows, {counts}")
+
+
+def _restored_catch_up(saved: Mapping[str, Any]) -> CatchUp:
+    """How a model caught up, if that is what was saved."""
+    caught_up = CatchUp(**saved)
     known = caught_up.how in ("start", "replayed", "reservoir")
     check_types(CatchUp("start", 0)._asdict(), caught_up._asdict(), "caught_up")
     if not known or not 0 <= caught_up.sampling_error < LARGEST_ERROR:
         raise ValueError(f"a model that caught up by {caught_up!r}")
-    return Part(session, float(entry["prior_odds"]), caught_up)
+    return caught_up
 
 
 def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:

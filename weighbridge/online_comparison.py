@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from weighbridge import checkpoint
 from weighbridge.averaging import average
-from weighbridge.base import CheckpointError, MethodError, Status
-from weighbridge.catching_up import CatchUp, replay, take_kept
+from weighbridge.base import Status
+from weighbridge.catching_up import CatchUp
 from weighbridge.changes import Change, Changes
-from weighbridge.comparison import (
-    Comparison,
-    check_prior_odds,
-    compare_results,
-    model_probabilities,
-)
-from weighbridge.comparison_state import (
-    SCHEMA,
-    Part,
-    restore_part,
-    save_parts,
-    with_copies,
-    without_copies,
-)
+from weighbridge.comparison import Comparison, compare_results
+from weighbridge.comparison_state import SCHEMA, check_entrants, entrants_state, restore_entrants
 from weighbridge.comparison_update import ComparisonUpdate
-from weighbridge.contest import Contest, Methods, check_models, choose_methods, latest
+from weighbridge.contest import Methods, check_models, choose_methods
 from weighbridge.data import RowPolicy, as_values
-from weighbridge.estimators import Method, resolve_sequential
+from weighbridge.entrants import Entrants
+from weighbridge.estimators import Method
 from weighbridge.history import History
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed
-from weighbridge.parallel import in_threads
 from weighbridge.prediction import Function, Prediction
-from weighbridge.result import Evidence
-from weighbridge.saving import KEY_KIND, Arrays, check_identity, refusing, row_policy
-from weighbridge.session import Session
-from weighbridge.watched_contest import WatchedContest
+from weighbridge.saving import KEY_KIND, refusing, row_policy
 
 
 class OnlineComparison:
@@ -91,90 +73,57 @@ class OnlineComparison:
         quarantine: str | Path | None = None,
         changes: Changes | None = None,
     ) -> None:
-        check_models(models)
-        check_seed(seed)
-        names = list(models)
+        self._entrants = Entrants(models, method, seed, prior_odds, on_bad_row, quarantine, changes)
         self.seed, self.on_bad_row, self.quarantine = seed, on_bad_row, quarantine
-        self.prior_odds = dict(zip(names, check_prior_odds(names, prior_odds).tolist()))
         self.history = History()
         self.extra: dict[str, Any] = {}
-        self._methods = choose_methods(names, method)
-        self._contest = self._open_contest(changes)
-        self._sessions = self._contest.sessions
-        for name, chosen in self._methods.items():
-            self._sessions[name] = self._contest.begin(models[name], chosen)
-        self._caught_up = {name: CatchUp("start", 0) for name in names}
-
-    def _open_contest(self, changes: Changes | None) -> Contest:
-        if changes is None:
-            return Contest(self.seed, self.on_bad_row, self.quarantine)
-        if not isinstance(changes, Changes):
-            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
-        return WatchedContest(self.seed, self.on_bad_row, self.quarantine, changes, self._leader)
-
-    def _leader(self) -> str:
-        """The most probable model."""
-        heights = {
-            name: latest(self._sessions[name])[0] + math.log(odds)
-            for name, odds in self.prior_odds.items()
-        }
-        return max(heights, key=heights.__getitem__)
 
     # --- what is known ---------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
         """Names of the models."""
-        return list(self._sessions)
+        return list(self._entrants.sessions)
+
+    @property
+    def prior_odds(self) -> dict[str, float]:
+        """Prior weight of each model."""
+        return self._entrants.prior_odds
 
     @property
     def num_observations(self) -> int:
         """Rows seen so far, repeated rows counted."""
-        return round(next(iter(self._sessions.values())).run.num_observations)
+        return round(next(iter(self._entrants.sessions.values())).run.num_observations)
 
     @property
     def log_evidences(self) -> dict[str, float]:
         """Log evidence of each model on everything seen, by the path; 0 before the first row."""
-        return {name: latest(session)[0] for name, session in self._sessions.items()}
+        return self._entrants.log_evidences()
 
     @property
     def std_errors(self) -> dict[str, float]:
         """Their standard errors; NaN where unknown."""
-        return {
-            name: math.hypot(latest(session)[1], self._caught_up[name].sampling_error)
-            for name, session in self._sessions.items()
-        }
+        return self._entrants.std_errors()
 
     @property
     def probabilities(self) -> dict[str, float]:
         """Posterior probability of each model."""
-        return self._probabilities()[0]
+        return self._entrants.probabilities()[0]
 
     @property
     def probability_errors(self) -> dict[str, float]:
         """Their standard deviations under the errors of the log evidences."""
-        return self._probabilities()[1]
+        return self._entrants.probabilities()[1]
 
     @property
     def changes(self) -> list[Change]:
         """Changes of the stream that were found so far."""
-        contest = self._contest
-        return list(contest.changes) if isinstance(contest, WatchedContest) else []
+        return self._entrants.changes()
 
     @property
     def flags(self) -> dict[str, tuple[Status, ...]]:
         """Every reason for caution of each model."""
-        return {
-            name: self._own_flags(name) + (session.run.flags() if session.run.path else ())
-            for name, session in self._sessions.items()
-        }
-
-    def _probabilities(self) -> tuple[dict[str, float], dict[str, float]]:
-        return model_probabilities(self.log_evidences, self.std_errors, self.prior_odds, self.seed)
-
-    def _own_flags(self, name: str) -> tuple[Status, ...]:
-        sampled = self._caught_up[name].sampling_error > 0
-        return (Status.PAST_SAMPLED,) if sampled else ()
+        return self._entrants.flags()
 
     def result(self) -> Comparison:
         """The comparison on everything seen, with the evidence of every model.
@@ -182,19 +131,7 @@ class OnlineComparison:
         That crosses a bridge where the method has one, and is then better known than the path that
         updates tell.
         """
-        found = in_threads(Session.result, self._sessions)
-        results = {name: self._with_past(name, result) for name, result in found.items()}
-        return compare_results(results, self.prior_odds, self.seed)
-
-    def _with_past(self, name: str, result: Evidence) -> Evidence:
-        """A result with the error that its model caught up with."""
-        error = self._caught_up[name].sampling_error
-        return replace(
-            result,
-            std_error=math.hypot(result.std_error, error),
-            flags=self._own_flags(name) + result.flags,
-            diagnostics={**result.diagnostics, "sampling_error": error},
-        )
+        return compare_results(self._entrants.results(), self.prior_odds, self.seed)
 
     def predict(
         self,
@@ -228,9 +165,9 @@ class OnlineComparison:
                 numbers leave out some that is noticed: see ``notices`` of the update.
         """
         began, before, known = time.perf_counter(), self.log_evidences, len(self.changes)
-        taken = self._contest.take(as_values(data), identifier)
-        self._welcome(before, taken.annealing_steps)
-        probabilities, errors = self._probabilities()
+        taken = self._entrants.contest.take(as_values(data), identifier)
+        self._entrants.welcome(before, taken.annealing_steps)
+        probabilities, errors = self._entrants.probabilities()
         log_evidences = self.log_evidences
         update = ComparisonUpdate(
             num_observations=self.num_observations,
@@ -250,25 +187,6 @@ class OnlineComparison:
         if taken.is_new:
             self.history.record(update)
         return update
-
-    def _welcome(self, before: dict[str, float], steps: dict[str, float]) -> None:
-        """Give models that began anew at a change their prior odds; the least probable go."""
-        contest = self._contest
-        if not isinstance(contest, WatchedContest):
-            return
-        settings = contest.detector.changes
-        for name in contest.parents:
-            if name not in self.prior_odds:
-                elder, _, _ = name.rpartition(" | ")
-                self.prior_odds[name] = self.prior_odds[elder] * settings.changes_per_row
-                self._methods[name] = self._methods[elder]
-                self._caught_up[name] = self._caught_up[elder]
-                before[name], steps[name] = before[elder], steps.get(name, 0.0)
-        while len(contest.parents) > settings.max_competitors:
-            probabilities = self.probabilities
-            least = min(contest.parents, key=probabilities.__getitem__)
-            contest.leave(least)
-            del self.prior_odds[least], self._methods[least], self._caught_up[least]
 
     # --- models come -----------------------------------------------------------------------------
 
@@ -295,35 +213,11 @@ class OnlineComparison:
         Returns:
             How it caught up; print it.
         """
-        if name in self._sessions:
-            raise MethodError(f"There is a model {name!r} already. Choose another name.")
-        check_models({name: model})
-        odds = {**self.prior_odds, name: prior_odds}
-        check_prior_odds(list(odds), odds)
-        chosen = self._methods[self.names[0]] if method is None else method
-        contest = self._contest
-        anew = isinstance(contest, WatchedContest) and contest.detector.changes.policy == "restart"
-        if anew and self.changes:
-            raise MethodError(
-                "The models have begun anew at changes of the stream, and one that is added now "
-                'has not. Start a new comparison, or use wb.Changes(policy="keep").'
-            )
-        session = contest.begin(model, chosen)
-        if not self._contest.checker.rows_read:
-            caught_up = CatchUp("start", 0)
-        elif source is not None:
-            caught_up = replay(session, source, self._contest.checker)
-        else:
-            exact = {n: s for n, s in self._sessions.items() if not self._own_flags(n)}
-            caught_up = take_kept(session, exact, self._contest.checker.state()["structure"])
-        self._sessions[name], self._methods[name] = session, chosen
-        self._caught_up[name] = caught_up
-        self.prior_odds = odds
-        return caught_up
+        return self._entrants.add(name, model, source, method, prior_odds)
 
     def caught_up(self, name: str) -> CatchUp:
         """How a model came to know what it knows of the first rows."""
-        return self._caught_up[name]
+        return self._entrants.caught_up[name]
 
     # --- saved and resumed bit for bit -----------------------------------------------------------
 
@@ -334,28 +228,17 @@ class OnlineComparison:
             path: the file; what is there is replaced.
             extra: plain values to keep beside the run, such as the cursor of its source.
         """
-        arrays, entries = save_parts(
-            {
-                name: Part(session, self.prior_odds[name], self._caught_up[name])
-                for name, session in self._sessions.items()
-            }
-        )
-        kept, same = without_copies(arrays)
+        arrays, plain = entrants_state(self._entrants)
         numbers, about_history = self.history.state()
-        watched = self._watch_state(kept)
         metadata = {
-            "models": entries,
+            **plain,
             "seed": self.seed,
             "key": KEY_KIND,
             "on_bad_row": self.on_bad_row,
-            "checker": self._contest.checker.state(),
-            "identifiers": self._contest.continuity.state(),
-            "changes": watched,
             "history": about_history,
-            "same": same,
             "extra": dict(extra or {}),
         }
-        checkpoint.write(path, SCHEMA, {**kept, "history": numbers}, metadata)
+        checkpoint.write(path, SCHEMA, {**arrays, "history": numbers}, metadata)
 
     @classmethod
     def load(
@@ -387,67 +270,18 @@ class OnlineComparison:
         methods = choose_methods(list(models), method)
         arrays, metadata = checkpoint.read(path, SCHEMA, limit)
         with refusing(path):
-            entries = {entry["name"]: entry for entry in metadata["models"]}
+            prior_odds = check_entrants(path, metadata, models, methods)
             watched = metadata["changes"]
-            parents = {} if watched is None else dict(watched["parents"])
-            own = [name for name in entries if name not in parents]
-            if set(own) != set(models):
-                raise CheckpointError(
-                    f"{path} was saved with the models {own}, not {list(models)}. Load it with "
-                    "those."
-                )
-            for name, entry in entries.items():
-                root = parents.get(name, name)
-                chosen = resolve_sequential(methods[root])
-                check_identity(path, entry, models[root], chosen, name)
             online = cls(
-                {name: models[name] for name in own},
+                {name: models[name] for name in prior_odds},
                 methods,
                 metadata["seed"],
-                prior_odds={name: entries[name]["prior_odds"] for name in own},
+                prior_odds=prior_odds,
                 on_bad_row=row_policy(path, metadata["on_bad_row"], on_bad_row, quarantine),
                 quarantine=quarantine,
                 changes=None if watched is None else Changes(**watched["settings"]),
             )
-            online._restore(with_copies(arrays, metadata["same"]), metadata, entries)
+            restore_entrants(online._entrants, arrays, metadata)
+            online.history.restore(arrays["history"], metadata["history"])
+            online.extra = dict(metadata["extra"])
         return online
-
-    def _restore(
-        self, arrays: Arrays, metadata: Mapping[str, Any], entries: Mapping[str, Any]
-    ) -> None:
-        self._contest.checker.restore(metadata["checker"])
-        self._contest.continuity.restore(metadata["identifiers"])
-        self._restore_watch(arrays, metadata["changes"], entries)
-        for number, (name, entry) in enumerate(entries.items()):
-            part = restore_part(self._sessions[name], arrays, entry, number)
-            self._caught_up[name] = part.caught_up
-        counts = {round(s.run.num_observations) for s in self._sessions.values()}
-        if len(counts) > 1:
-            raise ValueError(f"the models have seen different numbers of rows, {counts}")
-        self.history.restore(arrays["history"], metadata["history"])
-        self.extra = dict(metadata["extra"])
-
-    def _watch_state(self, arrays: Arrays) -> dict[str, Any] | None:
-        """What is known of changes; rows that the next chunk is compared with go to the arrays."""
-        contest = self._contest
-        if not isinstance(contest, WatchedContest):
-            return None
-        kept, plain = contest.state()
-        arrays.update(kept)
-        settings = asdict(contest.detector.changes)
-        return {"settings": settings, "parents": dict(contest.parents), "contest": plain}
-
-    def _restore_watch(
-        self, arrays: Arrays, saved: Mapping[str, Any] | None, entries: Mapping[str, Any]
-    ) -> None:
-        contest = self._contest
-        if saved is None or not isinstance(contest, WatchedContest):
-            return
-        contest.restore(arrays, saved["contest"])
-        for name in entries:
-            if name in saved["parents"]:
-                parent = saved["parents"][name]
-                contest.join(name, parent)
-                self.prior_odds[name] = float(entries[name]["prior_odds"])
-                self._methods[name] = self._methods[parent]
-                self._caught_up[name] = CatchUp("start", 0)
