@@ -14,10 +14,8 @@ import numpy as np
 from weighbridge.base import ModelError, PyTree
 from weighbridge.estimators.host_likelihood import PROBES, OnHost, host_likelihood
 from weighbridge.model import Model
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Rows, Subsampled, Target, Term, Total
-
-# Names the stream of random numbers that mini-batches of a chain are drawn from.
-SAMPLE_BATCHES = 13
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,7 @@ def prepare(
     size = min(batch_size, len(weight))
 
     def on_batches(seed: int, chain: int) -> Target:
-        counter = [0, chain, 0, 0]
-        bits = np.random.Generator(np.random.Philox(key=[seed, SAMPLE_BATCHES], counter=counter))
-        numbers = bits.integers(0, 2**32, 2, np.uint32)
+        numbers = random_numbers(seed, Stream.CHAIN_BATCHES, chain).integers(0, 2**32, 2, np.uint32)
         key = jax.random.wrap_key_data(jnp.asarray(numbers), impl="threefry2x32")
         terms: tuple[Term, ...] = (Subsampled(observed, key, size),)
         return Target(model, terms)
