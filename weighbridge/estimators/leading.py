@@ -23,6 +23,7 @@ from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import StepInfo
 from weighbridge.model import Model
 from weighbridge.numerics import MEDIAN_TO_DEVIATION, jit
+from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Rows, Span, Term
 
 # Rows times coordinates from which on a guide pays for its compilation.
@@ -108,7 +109,7 @@ class Lead:
 def _unled(model: Model, term: Span, seed: int) -> Led:
     """All rows in random order, and all of them in the lead."""
     num_rows = int(term.stop)
-    order = np.random.default_rng(seed).permutation(num_rows)
+    order = random_numbers(seed, Stream.LEADING_ROWS).permutation(num_rows)
     place = np.concatenate([order, np.arange(num_rows, len(term.rows.weight))])
     rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[place]), term.rows)
     zero = Sums.zero(model.dimension)
