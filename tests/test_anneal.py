@@ -15,7 +15,7 @@ from weighbridge.estimators.annealing_step import patient_step
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
-from weighbridge.estimators.powers import choose_increment
+from weighbridge.estimators.powers import choose_increment, search_increment
 from weighbridge.estimators.reweighting import Settings
 from weighbridge.model import draw_positions
 from weighbridge.particles import RESAMPLING
@@ -83,6 +83,18 @@ def test_the_step_meets_the_target(name, carried, target_ess):
     assert not lowered
     assert ess == pytest.approx(target_ess * NUM, rel=0.01)
     assert conditional_ess(step, log_likelihood, log_weight) == pytest.approx(ess, rel=1e-6)
+
+
+@pytest.mark.parametrize("target_ess", [0.5, 0.7, 0.98])
+@pytest.mark.parametrize("dimension", [1, 4, 50])
+def test_the_search_takes_few_tries(dimension, target_ess):
+    """As log-likelihoods are where the posterior is a Gaussian; bisection took 42."""
+    search = jax.jit(search_increment)
+    for seed in range(5):
+        log_likelihood = -1e3 * np.random.default_rng(seed).chisquare(dimension, (8, 64))
+        found = search(log_likelihood, np.zeros((8, 64)), target_ess, 1.0, math.nan)
+        assert int(found.turn) <= 14
+        assert float(np.mean(found.ess)) == pytest.approx(64 * target_ess, rel=1e-9)
 
 
 @pytest.mark.parametrize("carried", CARRIED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -9,8 +11,10 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.base import Status
+from weighbridge.estimators import crossing
 from weighbridge.estimators.sgais_preparation import EXACT_ROWS
 from weighbridge.segments import SegmentedRun
+from weighbridge.streams import random_numbers
 
 SMALL = wb.SGAIS(num_islands=6, num_particles=32)
 
@@ -83,7 +87,7 @@ def test_an_error_on_the_way_to_the_bridge_leaves_the_run_as_it_was(monkeypatch)
     for online in runs:
         stream(online, data, 0, 2 * EXACT_ROWS - 256)
 
-    def fail(_):
+    def fail(*_):
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patch:
@@ -94,6 +98,19 @@ def test_an_error_on_the_way_to_the_bridge_leaves_the_run_as_it_was(monkeypatch)
     last = [stream(online, data, 2 * EXACT_ROWS - 256, 3 * EXACT_ROWS) for online in runs]
     assert last[0].log_evidence == last[1].log_evidence
     assert last[0].num_observations == last[1].num_observations == 3 * EXACT_ROWS
+
+
+def test_the_result_crosses_another_bridge_than_the_look_on_the_way():
+    """Held against the same draws a path that was put right by them would agree too well."""
+    data = wb.zoo.linear.simulate(2 * EXACT_ROWS, seed=1)
+    online = wb.Online(wb.zoo.linear.model(), SMALL, seed=0)
+    with mock.patch.object(crossing, "random_numbers", wraps=random_numbers) as drawn:
+        stream(online, data, 0, 2 * EXACT_ROWS)
+        on_the_way = {call.args for call in drawn.call_args_list}
+        online.result()
+        every = [call.args for call in drawn.call_args_list]
+    assert on_the_way
+    assert len(set(every)) == len(every) > len(on_the_way)
 
 
 def test_a_segment_that_ends_has_what_its_bridge_found():

@@ -19,7 +19,6 @@ from weighbridge.streams import Stream, random_numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Names the streams of random numbers that data are simulated from.
 # Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
 RANKS_A_BIN = 8
 # Correlation of a draw with the next one that is worth a remark.

@@ -21,7 +21,6 @@ from weighbridge.numerics import jit, jit_for_speed
 from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Target
 
-# Names the streams of random numbers of chains, and of their first positions.
 # Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
 # should take: an interrupt waits for its end.
 SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17

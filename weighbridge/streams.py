@@ -36,7 +36,9 @@ class Stream(enum.IntEnum):
     LEADING_ROWS = 22
 
 
-def random_numbers(seed: int, stream: Stream, *names: int) -> np.random.Generator:
+def random_numbers(
+    seed: int, stream: Stream, first: int = 0, second: int = 0, third: int = 0
+) -> np.random.Generator:
     """The random numbers of a seed, for one purpose, and of up to three more names.
 
     Salmon, Moraes, Dror & Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC '11.
@@ -46,6 +48,7 @@ def random_numbers(seed: int, stream: Stream, *names: int) -> np.random.Generato
     >>> len(set(draws)), draws[0] == draws[3]
     (3, True)
     """
-    first, second, third = (*names, 0, 0, 0)[:3]
-    bits = np.random.Philox(key=[seed, int(stream)], counter=[0, first, second, third])
-    return np.random.Generator(bits)
+    # As arrays: a list of numbers, of which one is beyond 2^63, loses its last digits on the way.
+    key = np.array([int(seed), int(stream)], np.uint64)
+    counter = np.array([0, int(first), int(second), int(third)], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -41,6 +41,7 @@ def bridge_to_gaussians(
     differentiable: bool,
     adjust: Callable[[np.ndarray], np.ndarray] | None = None,
     stage: int = 0,
+    turn: int = 0,
 ) -> Bridged | None:
     """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
 
@@ -52,8 +53,8 @@ def bridge_to_gaussians(
 
     Gaussians are fitted to the scores first, and to the moments where those fit badly; whichever
     has the lighter tails counts. ``adjust`` gives what to add to the log density at positions:
-    where the density has many copies, one of them is enough. Draws at another ``stage`` of a run
-    are other draws.
+    where the density has many copies, one of them is enough. Draws at another ``stage`` of a run,
+    or at another ``turn`` there, are other draws.
     """
     position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
     if len(position) < 4:
@@ -70,7 +71,8 @@ def bridge_to_gaussians(
         proposals = _proposals(position, scores, log_weight, fit, enough)
         if proposals is None:
             continue
-        numbers = random_numbers(seed, Stream.BRIDGES, first_island, number, stage)
+        name = number + len(fits) * turn
+        numbers = random_numbers(seed, Stream.BRIDGES, first_island, name, stage)
         noise = numbers.standard_normal(position.shape)
         draws, at_draws, at_particles = (np.empty(s) for s in (noise.shape, *2 * [height.shape]))
         for here, (mean, root) in proposals:

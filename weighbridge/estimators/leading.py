@@ -45,14 +45,17 @@ class Lead:
         model: whose likelihood it is.
         term: all of it.
         seed: of the order in which rows stand from now on.
+        first_island: of the run; other islands have another order.
         possible: whether moves follow guides at all; where they do not, or where there is too
             little to be saved, the term stays what it is.
     """
 
-    def __init__(self, model: Model, term: Term, seed: int, *, possible: bool) -> None:
+    def __init__(
+        self, model: Model, term: Term, seed: int, first_island: int = 0, *, possible: bool
+    ) -> None:
         self.model, self.plain, self.unled = model, term, None
         if possible and isinstance(term, Span) and self.pays(model, term):
-            self.unled = _unled(model, term, seed)
+            self.unled = _unled(model, term, seed, first_island)
         self.term = self.unled
 
     @staticmethod
@@ -106,10 +109,10 @@ class Lead:
             size = max(wanted_rows(size, noise, num_rows, allowed), 2 * size)
 
 
-def _unled(model: Model, term: Span, seed: int) -> Led:
+def _unled(model: Model, term: Span, seed: int, first_island: int) -> Led:
     """All rows in random order, and all of them in the lead."""
     num_rows = int(term.stop)
-    order = random_numbers(seed, Stream.LEADING_ROWS).permutation(num_rows)
+    order = random_numbers(seed, Stream.LEADING_ROWS, first_island).permutation(num_rows)
     place = np.concatenate([order, np.arange(num_rows, len(term.rows.weight))])
     rows = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf[place]), term.rows)
     zero = Sums.zero(model.dimension)

@@ -51,7 +51,7 @@ def choose_increment(
 
     .. math:: \log(M / \mathrm{ESS} - 1) \approx 2 \log \Delta + 2 \log \sigma,
 
-    and by bisection where a secant leaves what is known to hold it: six or seven tries instead of
+    and by bisection where a secant leaves what is known to hold it: seven to ten tries instead of
     forty. If too few particles are finite to reach the target at any positive step, the target is
     that fraction of what is left.
 
@@ -70,6 +70,21 @@ def choose_increment(
     >>> round(float(ess[0]), 2), bool(step < 1), bool(lowered)
     (5.0, True, False)
     """
+    found = search_increment(log_likelihood, log_weight, target_ess, remaining, increment)
+    given = jnp.asarray(increment)
+    fixed = ~jnp.isnan(given)
+    step = jnp.where(found.whole, remaining, jnp.exp(found.log_step))
+    return jnp.where(fixed, given, step), found.ess, found.lowered & ~fixed
+
+
+def search_increment(
+    log_likelihood: Array,
+    log_weight: Array,
+    target_ess: Array | float,
+    remaining: Array | float,
+    increment: Array | float,
+) -> Search:
+    """The search of ``choose_increment``, at its end."""
     num_particles = log_likelihood.shape[1]
     log_remaining = jnp.log(remaining)
 
@@ -114,9 +129,7 @@ def choose_increment(
         lowest, lowest, zero, lowest, log_remaining, zero, no,
         jnp.zeros(log_likelihood.shape[0]), no, jnp.zeros((), int), no,
     )  # fmt: skip
-    found = jax.lax.while_loop(lambda search: ~search.done, evaluate, begin)
-    step = jnp.where(found.whole, remaining, jnp.exp(found.log_step))
-    return jnp.where(fixed, given, step), found.ess, found.lowered & ~fixed
+    return jax.lax.while_loop(lambda search: ~search.done, evaluate, begin)
 
 
 def _log_guess(log_likelihood: Array, log_weight: Array, target_ess: Array | float) -> Array:
@@ -139,8 +152,9 @@ class Search(NamedTuple):
         excess: what was lost there beyond what may be, in the coordinates of the secants.
         low: the largest so far with enough ESS, as a logarithm.
         high: the smallest so far with too little.
-        reachable: the ESS of the smallest step.
-        lowered: whether it is so small that less is wanted than was asked for.
+        reachable: the most that the ESS can be: all particles, or what the smallest step leaves
+            where that is too little.
+        lowered: whether it is, so that less is wanted than was asked for.
         ess: of each island, at the step that was tried last.
         whole: whether all of what remains can be taken.
         turn: steps tried.

@@ -31,6 +31,8 @@ PAST, CHUNK, BRIDGE, PROBES, BRIDGE_PROBES = WHO = range(5)
 # Turns at which one chunk's batches and probes are drawn: first, around an anchor set anew because
 # of the first, and from then on as the particles move.
 FIRST_TURN, SECOND_TURN, LATER_TURNS = range(3)
+# Numbers of groups that are no islands begin here.
+BEYOND_ISLANDS = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -99,16 +101,16 @@ class Preparation:
             noise=noise, heat=stage.heat, num_followed=stage.num_followed
         )
 
-    def of_all_rows(self, anchor: Anchor, cloud: Cloud, noise: float) -> Estimate:
+    def of_all_rows(self, anchor: Anchor, cloud: Cloud, noise: float, turn: int) -> Estimate:
         """All rows seen around an anchor, with no more noise than that if batches allow it."""
         strict = replace(self.terms, noise=noise, all_rows=0)
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_seen)
         return strict.estimated(
-            self.generators(BRIDGE, FIRST_TURN),
+            self.generators(BRIDGE, turn),
             anchor.position,
             anchor.sums,
             source,
-            self.probes(cloud, BRIDGE_PROBES, FIRST_TURN),
+            self.probes(cloud, BRIDGE_PROBES, turn),
             self.batch_rows[PAST],
             absolute=True,
         )
@@ -123,13 +125,19 @@ class Preparation:
     def generators(self, who: int, turn: int) -> list[np.random.Generator]:
         """Of the rows of a batch, one for each group; named by seed, chunk, island, who and turn.
 
-        No two draws of a run share a name: rows drawn again because a batch was too noisy, or far
-        from the particles, must not be those that were.
+        Rows drawn again because a batch was too noisy, or far from the particles, must not be those
+        that were; nor may groups beyond the islands, which measure the noise, have those of
+        islands of another round.
         """
-        groups = range(self.first_island, self.first_island + self.terms.num_groups)
+        first, count = self.first_island, self.terms.num_groups
+        beyond = range(self.terms.num_islands, count)
+        groups = [*range(first, first + self.terms.num_islands)]
+        groups += [BEYOND_ISLANDS + count * first + group for group in beyond]
         name = who + len(WHO) * turn
-        names = ((group, name, self.num_chunks) for group in groups)
-        return [random_numbers(self.seed, Stream.BATCHES, *named) for named in names]
+        return [
+            random_numbers(self.seed, Stream.BATCHES, group, name, self.num_chunks)
+            for group in groups
+        ]
 
     def _around(
         self,

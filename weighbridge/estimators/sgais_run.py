@@ -26,7 +26,14 @@ from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
-from weighbridge.estimators.sgais_preparation import CHUNK, EXACT_ROWS, PAST, Preparation
+from weighbridge.estimators.sgais_preparation import (
+    CHUNK,
+    EXACT_ROWS,
+    FIRST_TURN,
+    PAST,
+    SECOND_TURN,
+    Preparation,
+)
 from weighbridge.estimators.sgais_stage import ChunkRows, Stage
 from weighbridge.estimators.streamed import Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
@@ -240,12 +247,12 @@ class SGAISRun(StreamedRun):
         share = shares(cloud)
         return anchor.std_error(np.asarray(cloud.position).reshape(len(share), -1), share)
 
-    def bridge(self) -> Bridged | None:
+    def bridge(self, turn: int = FIRST_TURN) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
 
         Where rows can be reached the anchor is set at the particles' centre for it. There is none
         on mini-batches that are of no use, and none of a run that forgets: its evidence is no
-        integral, but what the chunks add up to.
+        integral, but what the chunks add up to. At another ``turn`` it is made of other draws.
         """
         if self.method.half_life is not None:
             return None
@@ -259,7 +266,7 @@ class SGAISRun(StreamedRun):
             if self.rows.is_complete:
                 anchor = set_anchor(self.model, centre(cloud), self.rows, None)
             allowed = BRIDGE_NOISE * self.method.noise
-            estimate = self.preparation().of_all_rows(anchor, cloud, allowed)
+            estimate = self.preparation().of_all_rows(anchor, cloud, allowed, turn)
             if not sum(estimate.noise) <= TOO_NOISY:
                 return None
             variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
@@ -273,13 +280,14 @@ class SGAISRun(StreamedRun):
             adjust=cell,
             stage=self.num_chunks,
         )
-        crossing = cross(cloud)
+        crossing = cross(cloud, turn=2 * turn)
         if crossing is not None and math.isnan(crossing.std_error) and len(self.islands) >= 4:
             # One island has all the weight, by a path that may have lost it: let all count alike.
             log_weight = np.asarray(cloud.log_weight)
             log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
             alike = log_weight - np.where(np.isfinite(log_total), log_total, 0.0)
-            crossing = cross(cloud._replace(log_weight=jnp.asarray(alike)))
+            alike_cloud = cloud._replace(log_weight=jnp.asarray(alike))
+            crossing = cross(alike_cloud, turn=2 * turn + 1)
         if crossing is None:
             return None
         return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
@@ -296,7 +304,8 @@ class SGAISRun(StreamedRun):
             return
         self.verified_rows = rows
         log_evidence, std_error = self._combine()
-        crossing = None if math.isnan(std_error) else self.bridge()
+        # What the result will be held against is another bridge.
+        crossing = None if math.isnan(std_error) else self.bridge(SECOND_TURN)
         if crossing is None or crossing.reached is None:
             return
         is_answer, caution = crossing.judge(log_evidence, std_error)

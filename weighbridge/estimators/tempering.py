@@ -149,7 +149,8 @@ class Tempering:
         by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
         labels = Labels(model, possible=host is None and not by_each_other)
         by_gradient = host is None and isinstance(mover, AdaptiveHMC)
-        lead = Lead(model, term if host is None else cast(Term, host), seed, possible=by_gradient)
+        weighed = term if host is None else cast(Term, host)
+        lead = Lead(model, weighed, seed, first_island, possible=by_gradient)
 
         def between(cloud: Cloud, step: StepInfo) -> Cloud:
             cloud = labels.follow(cloud, step)
