@@ -322,7 +322,7 @@ def test_an_island_does_not_steer_its_own_metric(num_islands, dense):
 
 
 def mean_memory(start, end, alive):
-    return float(np.mean(remembered(start, end, alive)))
+    return float(np.mean(remembered(alive, start, end)))
 
 
 def test_what_is_remembered():

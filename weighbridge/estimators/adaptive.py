@@ -262,19 +262,22 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
     return root
 
 
-def remembered(start: Array, end: Array, alive: Array) -> Array:
-    """Correlation of values before and after, without its sign, for each coordinate."""
-    weight = alive / jnp.sum(alive)
-    weight = weight[..., None]
+def remembered(alive: Array, start: Array, *later: Array) -> Array:
+    """Correlation of values at later times with those before, without its sign.
 
-    def centre(values: Array) -> Array:
-        values = jnp.where(alive[..., None], values, 0.0)
-        return _centred(values, jnp.sum(weight * values, axis=(0, 1)))
-
-    before, after = centre(start), centre(end)
-    product = jnp.sum(weight * before * after, axis=(0, 1))
-    norms = jnp.sum(weight * before**2, axis=(0, 1)) * jnp.sum(weight * after**2, axis=(0, 1))
-    return jnp.where(norms > 0, jnp.abs(product) / jnp.sqrt(norms), 1.0)
+    Returns one row for each time, one column for each coordinate.
+    """
+    # All in two products of a vector and a matrix: a sum for each takes far longer to compile.
+    num_times, dimension = len(later), start.shape[-1]
+    weight = (alive / jnp.sum(alive)).reshape(-1)
+    values = jnp.concatenate([start, *later], axis=-1)
+    values = jnp.where(alive[..., None], values, 0.0).reshape(weight.shape[0], -1)
+    centred = _centred(values, weight @ values)
+    products = jnp.tile(centred[:, :dimension], num_times) * centred[:, dimension:]
+    moments = (weight @ jnp.concatenate([centred**2, products], axis=1)).reshape(-1, dimension)
+    variances, covariances = moments[: num_times + 1], moments[num_times + 1 :]
+    norms = variances[0] * variances[1:]
+    return jnp.where(norms > 0, jnp.abs(covariances) / jnp.sqrt(norms), 1.0)
 
 
 def memory(
@@ -291,7 +294,7 @@ def memory(
     rates the faster one counts. Returns c_m and rho^m of each coordinate, the second at most the
     first.
     """
-    half, whole = remembered(start, middle, alive), remembered(start, end, alive)
+    half, whole = remembered(alive, start, middle, end)
     first = jnp.maximum(num_moves // 2, 1)
     second = (num_moves - first) / first
     moved = half < 1 - 1e-9
