@@ -17,12 +17,14 @@ def found_in(stream):
     return [change.row for change in online.changes]
 
 
-def test_both_changes_are_found_and_none_in_the_shuffled_stream():
+def test_both_changes_are_found_and_hardly_any_in_shuffled_streams():
     stream = zoo.mixture.simulate_shift(1_750, change_points=demo.CHANGE_POINTS, seed=0)
     rows = found_in(stream)
     assert len(rows) == 2
     assert np.abs(np.array(rows) - demo.CHANGE_POINTS).max() < demo.CHUNK_SIZE
-    assert found_in(np.random.default_rng(0).permutation(stream)) == []
+    shuffled = [np.random.default_rng(seed).permutation(stream) for seed in range(10)]
+    # 60 looks at a rate of 1e-3: two false alarms or more have a probability of 0.002.
+    assert sum(len(found_in(rows)) for rows in shuffled) <= 1
 
 
 @pytest.fixture
