@@ -60,7 +60,7 @@ class SMC(Tempering):
     waste_free: bool | int = False
 
     bridges: ClassVar[bool] = True
-    # Longer trajectories cost a fifth more on shells and the eggbox, and gain nothing.
+    # Longer trajectories take longer and gain nothing (benchmarks/results/moves.md).
     default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)
 
     def __post_init__(self) -> None:
