@@ -52,8 +52,8 @@ def choose_increment(
     .. math:: \log(M / \mathrm{ESS} - 1) \approx 2 \log \Delta + 2 \log \sigma,
 
     and by bisection where a secant leaves what is known to hold it: in a third of the tries of
-    bisection alone. If too few particles are finite to reach the target at any positive step, the target is
-    that fraction of what is left.
+    bisection alone. If too few particles are finite to reach the target at any positive step, the
+    target is that fraction of what is left.
 
     Args:
         log_likelihood: of the chunk, islands x particles.
