@@ -19,6 +19,7 @@ from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.drawables import Box, Drawable, drawable
 from weighbridge.estimators.bridge import pareto_khat
 from weighbridge.numerics import check_count, check_seed, double_precision
+from weighbridge.own_arrays import with_own_arrays
 
 METHODS = ("monte_carlo", "sobol")
 # Independent scramblings of the quasi-random points, whose spread is the error.
@@ -124,7 +125,8 @@ def integrate(
         raise MethodError(f"method must be one of {METHODS}, not {method!r}.")
     if not callable(function):
         raise MethodError(f"function must be a function of one value, not {function!r}.")
-    weighing, drawn_from = _weighing(over, proposal)
+    function = with_own_arrays(function)
+    weighing, drawn_from = _weighing(with_own_arrays(over), proposal)
     sizes = [int(num_draws)] if method == "monte_carlo" else _replicate_sizes(int(num_draws))
     heights, log_weights = [], []
     for source, size in _sources(method, drawn_from.dimension, sizes, seed):

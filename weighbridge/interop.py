@@ -11,16 +11,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from weighbridge.base import Array, ModelError, WeighbridgeError
 from weighbridge.model import Model
-from weighbridge.numerics import double_precision
+from weighbridge.numerics import double_precision, own
 from weighbridge.numpyro_agreement import check_agreement
 from weighbridge.numpyro_arguments import check_names, example_rows, static_key
 from weighbridge.numpyro_sites import first_line_of, inspect_sites
+from weighbridge.own_arrays import with_own_arrays
 from weighbridge.priors import Parameters, survives_flattening
 
 # NumPyro keeps its handlers in one list for the whole process: two threads that trace at the
@@ -66,8 +68,11 @@ def from_numpyro(
     >>> from_numpyro(regression, {"x": np.ones((4, 2)), "y": np.arange(4.0)})
     Model(w[2], s; 3 dimensions)
     """
-    static = dict(static or {})
-    check_names(model_fn, data, static)
+    check_names(model_fn, data, dict(static or {}))
+    model_fn = with_own_arrays(model_fn)
+    static = jax.tree_util.tree_map(
+        lambda leaf: own(leaf) if isinstance(leaf, np.ndarray) else leaf, dict(static or {})
+    )
     rows = example_rows(data)
     program = _Program(
         model_fn,

@@ -12,7 +12,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 from weighbridge.base import Array, ModelError, PyTree
-from weighbridge.numerics import double_precision
+from weighbridge.numerics import double_precision, own
+from weighbridge.own_arrays import with_own_arrays
 from weighbridge.priors import (
     Coordinates,
     Parameters,
@@ -98,8 +99,9 @@ class Model:
                 "on_host=True is for a total_log_likelihood: the log-likelihood of one row is "
                 "always compiled, and must use jax.numpy."
             )
-        self.log_likelihood = log_likelihood
-        self.total_log_likelihood = total_log_likelihood
+        # Their arrays are seen through views, which no other code can have given to JAX.
+        self.log_likelihood = with_own_arrays(log_likelihood)
+        self.total_log_likelihood = with_own_arrays(total_log_likelihood)
         self.check_rows = check_rows
         self.on_host = on_host
         self._entries = {str(name): clean_entry(name, value) for name, value in prior.items()}
@@ -142,7 +144,7 @@ class Model:
         missing = [name for name in self.names if name not in parameters]
         if missing:
             raise ModelError(f"Parameters {missing} are missing; the model has {self.names}.")
-        values = {name: jnp.asarray(parameters[name], float) for name in self.names}
+        values = {name: own(np.asarray(parameters[name], float)) for name in self.names}
         for site in self.sites:
             if values[site.name].shape != site.shape:
                 raise ModelError(
@@ -154,7 +156,7 @@ class Model:
     @double_precision
     def unravel(self, position: Any) -> dict[str, np.ndarray]:
         """Named parameters at an unconstrained vector (or a stack of them)."""
-        position = jnp.asarray(position, float)
+        position = own(np.asarray(position, float))
         if position.shape[-1:] != (self.dimension,):
             raise ModelError(
                 f"A position has {self.dimension} coordinates along its last axis; this array "

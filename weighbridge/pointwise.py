@@ -17,7 +17,7 @@ from weighbridge.data import num_rows, pad, split
 from weighbridge.estimators.host_likelihood import host_likelihood
 from weighbridge.held import hold
 from weighbridge.model import Model, draw_positions
-from weighbridge.numerics import double_precision, jit, systematic_indices
+from weighbridge.numerics import double_precision, jit, own, systematic_indices
 from weighbridge.priors import Parameters
 from weighbridge.result import Evidence
 from weighbridge.target import Total
@@ -80,7 +80,7 @@ def draws_of(posterior: Any, model: Model) -> Draws:
             "of this model."
         )
     weighted = isinstance(posterior, Evidence)
-    arrays = {name: np.asarray(samples[name], np.float64) for name in model.names}
+    arrays = {name: own(np.asarray(samples[name], np.float64)) for name in model.names}
     leading = 1 if weighted else 2
     counts = arrays[model.names[0]].shape[:leading]
     for site in model.sites:

@@ -176,6 +176,9 @@ def predict(
         raise MethodError(
             f"function must be callable as function(parameters, row), not {function!r}."
         )
+    from weighbridge.own_arrays import with_own_arrays  # it loads NumPyro, which takes a while
+
+    function = with_own_arrays(function)
     rows = None if inputs is None else as_values(inputs)
     count = 1 if rows is None else num_rows(rows)
     if not count:

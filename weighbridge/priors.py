@@ -13,6 +13,8 @@ import numpyro.distributions as dist
 
 from weighbridge.base import Array, ModelError
 from weighbridge.intervals import value_and_log_slope
+from weighbridge.numerics import own
+from weighbridge.own_arrays import with_own_arrays
 
 Parameters = dict[str, Array]
 
@@ -86,7 +88,7 @@ def clean_entry(name: str, value: Any) -> Any:
     """Check one entry of the prior, and make its numbers double precision leaves."""
     if not isinstance(value, dist.Distribution):
         if callable(value):
-            return value
+            return with_own_arrays(value)
         raise ModelError(
             f"The prior of {name!r} must be a NumPyro distribution or a function of the "
             f"parameters before it, not {value!r}."
@@ -124,7 +126,7 @@ def survives_flattening(prior: Any) -> bool:
 
 
 def _with_doubles(prior: Any) -> Any:
-    return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, np.float64), prior)
+    return jax.tree_util.tree_map(lambda leaf: own(np.asarray(leaf, np.float64)), prior)
 
 
 def _check_distribution(name: str, prior: Any) -> None:

@@ -53,7 +53,7 @@ def _parts(value: Any) -> list[Any]:
         return [part for item in value.items() for part in item]
     if isinstance(value, types.CodeType):
         return [value.co_code, *value.co_names, value.co_consts]
-    if _is_library(value) or isinstance(value, type):
+    if is_library(value) or isinstance(value, type):
         return [value.__module__, getattr(value, "__qualname__", value.__name__)]
     if isinstance(value, types.FunctionType):
         return _function_parts(value)
@@ -80,15 +80,54 @@ def _parts(value: Any) -> list[Any]:
     return [fields, getattr(value, "__wrapped__", None), call]
 
 
-def _is_library(value: Any) -> bool:
+def is_library(value: Any) -> bool:
     """A function of JAX or NumPyro, whose name says what it does."""
     module = str(getattr(value, "__module__", "")).split(".")[0]
     return callable(value) and hasattr(value, "__name__") and module in _LIBRARIES
 
 
 def _function_parts(function: types.FunctionType) -> list[Any]:
-    """Code, defaults, and the outer values it reads; not those it writes, such as a counter."""
-    codes, read, written = [function.__code__], set(), set()
+    """Code, defaults, and the outer values it reads."""
+    return [
+        function.__code__,
+        function.__defaults__,
+        function.__kwdefaults__,
+        outer_values(function),
+    ]
+
+
+def outer_values(function: types.FunctionType) -> dict[str, Any]:
+    """The values that a function reads from outside; not those it writes, such as a counter.
+
+    >>> rate = 2.0
+    >>> outer_values(lambda x: rate * x + missing)
+    {'missing': None, 'rate': 2.0}
+    """
+    read, written = _outer_names(function.__code__)
+    outer = {name: _global_value(function, name) for name in read}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # an empty cell
+            outer[name] = cell.cell_contents
+    return {name: outer[name] for name in sorted(outer.keys() - written)}
+
+
+def writes_outside(function: types.FunctionType) -> bool:
+    """Whether a function binds global names.
+
+    >>> writes_outside(lambda x: x)
+    False
+    """
+    codes, found = [function.__code__], False
+    while codes and not found:
+        code = codes.pop()
+        codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
+        found = any(step.opname == "STORE_GLOBAL" for step in dis.get_instructions(code))
+    return found
+
+
+def _outer_names(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """Global names that a code and those within it read, and outer names that they write."""
+    codes, read, written = [code], set(), set()
     while codes:
         code = codes.pop()
         codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
@@ -97,12 +136,15 @@ def _function_parts(function: types.FunctionType) -> list[Any]:
                 written.add(instruction.argval)
             elif instruction.opname == "LOAD_GLOBAL":
                 read.add(instruction.argval)
-    outer = {name: function.__globals__.get(name) for name in read}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        with contextlib.suppress(ValueError):  # an empty cell
-            outer[name] = cell.cell_contents
-    kept = {name: outer[name] for name in sorted(outer.keys() - written)}
-    return [function.__code__, function.__defaults__, function.__kwdefaults__, kept]
+    return read, written
+
+
+def _global_value(function: types.FunctionType, name: str) -> Any:
+    # Not by get(): a model's functions may have names that are looked up elsewhere (own_arrays).
+    try:
+        return function.__globals__[name]
+    except KeyError:
+        return None
 
 
 def traced_text(program: Any) -> str:

@@ -15,7 +15,7 @@ from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.diagnostics import mcse
 from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
-from weighbridge.numerics import check_seed, double_precision, jit
+from weighbridge.numerics import check_seed, double_precision, jit, own
 from weighbridge.pointwise import Draws, draws_of, rows_of, total_log_likelihoods
 
 # Powers between which the sensitivity is a difference quotient, and what counts as sensitive:
@@ -170,7 +170,7 @@ def _log_priors(
 ) -> np.ndarray:
     """Log prior density of the chosen parameters, in their own space, at every draw."""
     names = {name: name in chosen for name in model.names}
-    return np.asarray(_log_prior_values(model, {**samples}, names))
+    return np.asarray(_log_prior_values(model, {n: own(v) for n, v in samples.items()}, names))
 
 
 @jit

@@ -11,6 +11,7 @@ import numpy as np
 
 from weighbridge.base import DataError
 from weighbridge.data.optional import is_a, require
+from weighbridge.numerics import own
 
 NumpyArray = np.ndarray[Any, Any]
 
@@ -57,14 +58,14 @@ def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
         array = _from_objects(array, name, first_row)
     dtype = array.dtype
     if dtype == np.bool_:
-        return array
+        return own(array)
     # jax's issubdtype also knows bfloat16 and int4, which NumPy takes for raw bytes.
     if jnp.issubdtype(dtype, np.floating):
-        return array.astype(np.float64, copy=False)
+        return own(array.astype(np.float64, copy=False))
     if jnp.issubdtype(dtype, np.integer):
         if dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
             raise DataError(f"Column {name!r} exceeds 64-bit integers. Convert it to float.")
-        return array.astype(np.int64, copy=False)
+        return own(array.astype(np.int64, copy=False))
     raise _unusable(
         name, {"c": "complex", "M": "date or time", "m": "date or time"}.get(dtype.kind, "other")
     )
