@@ -96,11 +96,9 @@ ENTRIES = {
     "contest": contest,
     "from_numpyro": from_numpyro,
     "loo": lambda data: wb.loo(posterior(), model(), data).elpd,
-    "predictive_check": lambda data: (
-        wb.predictive_check(
-            posterior(), model(), replicated, data, observed="y", num_draws=20
-        ).probabilities["mean"]
-    ),
+    "predictive_check": lambda data: wb.predictive_check(
+        posterior(), model(), replicated, data, observed="y", num_draws=20
+    ).probabilities["mean"],
     "predict": lambda data: posterior().predict(mean_of_rows, {"x": data["x"]}).draws,
     "sensitivity": lambda data: (
         wb.prior_sensitivity(posterior(), model(), data).evidence_likelihood_slope

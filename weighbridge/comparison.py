@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,11 +13,11 @@ import numpy as np
 from weighbridge import plots
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
-from weighbridge.estimators import Method, resolve
+from weighbridge.estimators import Method, choose
 from weighbridge.export import Table
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, choose_reporter
-from weighbridge.result import Evidence, left_out
+from weighbridge.result import SMALL_ERROR, Evidence, counted, left_out
 from weighbridge.rounds import Limits
 from weighbridge.weighing import open_common, weigh_together
 
@@ -103,12 +103,10 @@ class Comparison:
                 _small(self.probability_errors[name]),
                 "" if name == self.best else self.verdict(name),
             )
-        plural = "" if self.num_observations == 1 else "s"
-        skipped = left_out(self.rows_skipped, self.rows_quarantined)
-        lines = [
-            str(Table(columns, rows)),
-            f"{self.num_observations:,} observation{plural}{skipped}",
-        ]
+        lines = [str(Table(columns, rows))]
+        if self.num_observations:  # a total log-likelihood has none that could be counted
+            skipped = left_out(self.rows_skipped, self.rows_quarantined)
+            lines.append(f"{counted(self.num_observations)}{skipped}")
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in ranked if flag in self.flags.get(name, ())]
             lines.append(f"  {', '.join(names)}: {flag}")
@@ -217,9 +215,10 @@ def compare(
     if len(models) < 2:
         raise MethodError("compare needs two models or more, or their results.")
     if any(isinstance(model, Model) for model in models.values()):
-        chosen, limits = resolve(method), Limits(tolerance, time_limit)
+        (chosen, told), limits = choose(method, models.values()), Limits(tolerance, time_limit)
         limits.check(chosen)
-        results = _weigh(models, data, chosen, seed, limits, progress)
+        weighed = _weigh(models, data, chosen, seed, limits, progress)
+        results = {n: replace(r, diagnostics=r.diagnostics | told) for n, r in weighed.items()}
     else:
         results = _check_results(models)
         if data is not None or method != "auto" or tolerance is not None or time_limit is not None:
@@ -347,6 +346,8 @@ def _normalise(log_weights: np.ndarray) -> np.ndarray:
 def _error(value: float) -> str:
     if math.isnan(value):
         return "unknown"
+    if 0 < value < SMALL_ERROR:
+        return "< 1e-9"
     return f"{value:.2g}" if value < 100 else f"{value:.0f}"
 
 

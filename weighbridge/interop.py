@@ -6,22 +6,24 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import numpyro.infer.util
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from weighbridge.base import Array, ModelError, WeighbridgeError
+from weighbridge.data import num_rows
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision, own
-from weighbridge.numpyro_agreement import check_agreement
-from weighbridge.numpyro_arguments import check_names, example_rows, static_key
-from weighbridge.numpyro_sites import first_line_of, inspect_sites
+from weighbridge.numpyro_agreement import check_agreement, check_total_agreement
+from weighbridge.numpyro_arguments import as_numbers, check_names, example_rows, static_key
+from weighbridge.numpyro_sites import first_line_of, inspect_all, inspect_sites
 from weighbridge.own_arrays import with_own_arrays
 from weighbridge.priors import Parameters, survives_flattening
 
@@ -37,6 +39,7 @@ def from_numpyro(
     *,
     static: Mapping[str, Any] | None = None,
     exchangeable: Mapping[str, int] | None = None,
+    total: bool = False,
 ) -> Model:
     r"""Turn a NumPyro model function into a ``Model`` whose rows are dicts of its arguments.
 
@@ -55,6 +58,9 @@ def from_numpyro(
             up to 100 are looked at, and none is kept in the log-likelihood.
         static: the other arguments of the function, passed as they are.
         exchangeable: latent sites whose entries may be permuted together, as in ``Model``.
+        total: take all the data at once, with ``total_log_likelihood``: for functions that have
+            a latent value for each row (eight schools), or rows that depend on each other. Then
+            ``data`` are all the data, which the model keeps: ``wb.evidence(model)``.
 
     Returns:
         A model for data given as a dict with the same keys as ``data``.
@@ -67,12 +73,22 @@ def from_numpyro(
     ...         numpyro.sample("y", dist.Normal(x @ w, s), obs=y)
     >>> from_numpyro(regression, {"x": np.ones((4, 2)), "y": np.arange(4.0)})
     Model(w[2], s; 3 dimensions)
+
+    >>> def schools(sigma, y=None):
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+    ...     with numpyro.plate("schools", len(sigma)):
+    ...         theta = numpyro.sample("theta", dist.Normal(mu, 3))
+    ...         numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+    >>> from_numpyro(schools, {"sigma": np.ones(8), "y": np.arange(8.0)}, total=True)
+    Model(mu, theta[8]; 9 dimensions)
     """
     check_names(model_fn, data, dict(static or {}))
     model_fn = with_own_arrays(model_fn)
     static = jax.tree_util.tree_map(
         lambda leaf: own(leaf) if isinstance(leaf, np.ndarray) else leaf, dict(static or {})
     )
+    if total:
+        return _total_model(model_fn, data, static, exchangeable)
     rows = example_rows(data)
     program = _Program(
         model_fn,
@@ -84,23 +100,56 @@ def from_numpyro(
         static,
     )
     latent = inspect_sites(program.run, rows, program.example)
-    try:
+    with _traced("one row"):
         model = Model(
             {name: _prior_entry(program, name, latent) for name in latent},
             _RowLogLikelihood(program),
             exchangeable=exchangeable,
         )
-        check_agreement(model, lambda draws, rows: _both_sides(model, program, draws, rows), rows)
+        count = num_rows(data)
+        by_row = [name for name, value in latent.items() if np.shape(value)[:1] == (count,)]
+        sides = functools.partial(_both_sides, model, program)
+        check_agreement(model, sides, rows, by_row if count > 1 else ())
+    return model
+
+
+def _total_model(
+    model_fn: Callable[..., Any],
+    data: Mapping[str, Any],
+    static: Mapping[str, Any],
+    exchangeable: Mapping[str, int] | None,
+) -> Model:
+    """A model of all the data at once, which it keeps."""
+    whole = {name: jax.tree_util.tree_map(as_numbers, column) for name, column in data.items()}
+    structure = str(jax.tree_util.tree_structure(whole))
+    # The data are a part of what is computed.
+    key = static_key({"static": static, "data": whole})
+    program = _Program(model_fn, tuple(sorted(data)), structure, (), key, whole, static)
+    latent = inspect_all(program.run, whole)
+    with _traced("the data"):
+        model = Model(
+            {name: _prior_entry(program, name, latent) for name in latent},
+            total_log_likelihood=_TotalLogLikelihood(program),
+            exchangeable=exchangeable,
+        )
+        check_total_agreement(model, functools.partial(_joint_densities, model, program))
+    return model
+
+
+@contextlib.contextmanager
+def _traced(what: str) -> Iterator[None]:
+    """A block whose errors are those of a function that JAX traces."""
+    try:
+        yield
     except WeighbridgeError:
         raise
     except Exception as error:
         raise ModelError(
-            "The NumPyro model fails when JAX traces it on one row: "
+            f"The NumPyro model fails when JAX traces it on {what}: "
             f"{first_line_of(error)} Its Python code must not read the values of an array (int(), "
             "np.unique(), if); pass numbers that it needs, such as a number of groups, with "
             "static={...}."
         ) from error
-    return model
 
 
 # What the model keeps is hashable, so that a second model of the same make compiles nothing. A
@@ -146,6 +195,25 @@ class _RowLogLikelihood:
 
     def __call__(self, parameters: Parameters, row: Mapping[str, Any]) -> Array:
         sites = self.program.trace(self.program.one_row(row), parameters).values()
+        return sum((_log_prob(site) for site in sites if site["is_observed"]), jnp.zeros(()))
+
+
+@dataclasses.dataclass(frozen=True)
+class _TotalLogLikelihood:
+    """The log-likelihood of all the data: those that the model keeps, or others of their shapes."""
+
+    program: _Program
+
+    def __call__(self, parameters: Parameters, data: Mapping[str, Any] | None = None) -> Array:
+        kept = self.program.example
+        given = kept if data is None else {name: data[name] for name in self.program.arguments}
+        shapes = [[np.shape(leaf) for leaf in jax.tree_util.tree_leaves(d)] for d in (kept, given)]
+        if shapes[0] != shapes[1]:
+            raise ModelError(
+                "The data have other shapes than those that the model was made of by "
+                "wb.from_numpyro(..., total=True). Make a model of these data, or leave data out."
+            )
+        sites = self.program.trace(given, parameters).values()
         return sum((_log_prob(site) for site in sites if site["is_observed"]), jnp.zeros(()))
 
 
@@ -222,6 +290,24 @@ def _both_sides(
         by_row = numpyro.infer.log_likelihood(function, parameters, parallel=True)
     totals = {n: jnp.sum(v, axis=tuple(range(1, v.ndim))) for n, v in by_row.items()}
     return tuple({n: (a[n], b[n]) for n in a} for a, b in zip(ours, (priors, totals)))
+
+
+def _joint_densities(
+    model: Model, program: _Program, parameters: Parameters
+) -> tuple[Array, Array]:
+    """The log density of parameters and data at every draw: ours, and NumPyro's."""
+
+    def at_draw(draw: Parameters) -> tuple[Array, Array]:
+        priors = (jnp.sum(prior.log_prob(draw[s.name])) for s, prior in model._priors(dict(draw)))
+        likelihood = model.total_log_likelihood
+        assert likelihood is not None
+        ours = sum(priors, jnp.zeros(())) + likelihood(draw)
+        arguments = {**program.example, **program.static}
+        with _HANDLERS:
+            theirs, _ = numpyro.infer.util.log_density(program.model_fn, (), arguments, draw)
+        return ours, theirs
+
+    return jax.vmap(at_draw)(parameters)
 
 
 def _by_site(sites: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Array]]:

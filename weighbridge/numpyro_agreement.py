@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ def check_agreement(
     model: Model,
     both_sides: Callable[[Parameters, Mapping[str, Any]], tuple[BySite, ...]],
     rows: Mapping[str, Any],
+    by_row: Sequence[str] = (),
 ) -> None:
     """Compare prior and likelihood with NumPyro's own numbers, at prior draws.
 
@@ -30,6 +31,7 @@ def check_agreement(
         both_sides: priors and likelihoods by site at draws and rows, each as a pair: ours by row,
             and NumPyro's in all.
         rows: the example rows.
+        by_row: latent sites that have as many values as the data have rows.
     """
     compare = jax.jit(both_sides)
     for seed in range(CHECK_SEEDS):
@@ -47,6 +49,14 @@ def check_agreement(
         for name, (ours, theirs) in likelihoods.items():
             total = ours.sum(axis=1)
             gap, worst = _largest_gap(total, theirs, np.abs(ours).sum(axis=1))
+            if gap > TOLERANCE and by_row:
+                raise ModelError(
+                    f"The latent site {by_row[0]!r} has one value for each row of the data, so "
+                    f"that rows of {name!r} cannot be weighed one by one. Give from_numpyro(..., "
+                    "total=True): then all the data are weighed at once, by wb.evidence(model, "
+                    f'method="smc"). Or integrate {by_row[0]!r} out of the likelihood, where that '
+                    "can be done by hand: the rows then stand alone, and can stream."
+                )
             if gap > TOLERANCE:
                 raise ModelError(
                     f"The observed site {name!r} does not factorise over rows: at a prior draw "
@@ -54,8 +64,8 @@ def check_agreement(
                     f"and the rows one by one sum to {total[worst]:.8g} (difference "
                     f"{total[worst] - theirs[worst]:.3g}). Each row must enter alone, inside a "
                     "plate whose size comes from an argument's shape; pass statistics of the "
-                    "whole data with static={...}. A time series needs "
-                    "wb.Model(prior, total_log_likelihood=...)."
+                    "whole data with static={...}. Rows that depend on each other, as those of a "
+                    "time series, are taken all at once by from_numpyro(..., total=True)."
                 )
         if all(np.isfinite(theirs).any() for _, theirs in likelihoods.values()):
             return
@@ -63,6 +73,33 @@ def check_agreement(
         f"The log-likelihood of {sorted(likelihoods)} is not finite at any of "
         f"{CHECK_SEEDS * NUM_CHECK_DRAWS} prior draws, so that it cannot be checked. Check the "
         "example rows, or use a prior that gives them a positive density."
+    )
+
+
+def check_total_agreement(model: Model, joint: Callable[[Parameters], tuple[Any, Any]]) -> None:
+    """Compare the density of parameters and data with NumPyro's own, at prior draws.
+
+    Args:
+        model: draws from its prior.
+        joint: log densities at draws: ours, and NumPyro's.
+    """
+    compare = jax.jit(joint)
+    for seed in range(CHECK_SEEDS):
+        positions = draw_positions(model, jax.random.key(seed), NUM_CHECK_DRAWS)
+        ours, theirs = map(np.asarray, compare(unravel_positions(model, positions)))
+        gap, worst = _largest_gap(ours, theirs, np.abs(theirs))
+        if gap > TOLERANCE:
+            raise ModelError(
+                f"The log density of the NumPyro model at a prior draw is {theirs[worst]:.8g} by "
+                f"NumPyro and {ours[worst]:.8g} as prior times likelihood. Write the model as "
+                "wb.Model(prior, total_log_likelihood=...)."
+            )
+        if np.isfinite(theirs).any():
+            return
+    raise ModelError(
+        f"The log density is not finite at any of {CHECK_SEEDS * NUM_CHECK_DRAWS} prior draws, so "
+        "that it cannot be checked. Check the data, or use a prior that gives them a positive "
+        "density."
     )
 
 

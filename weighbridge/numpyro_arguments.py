@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from weighbridge.base import DataError, ModelError
+from weighbridge.numerics import own
 
 NUM_CHECK_ROWS = 100
 
@@ -60,6 +61,18 @@ def example_rows(data: Mapping[str, Any]) -> dict[str, Any]:
         return rows.astype(np.float64) if rows.dtype.kind == "f" else rows
 
     return {name: jax.tree_util.tree_map(pick, column) for name, column in data.items()}
+
+
+def as_numbers(leaf: Any) -> np.ndarray:
+    """An argument as an array that is ours, floats in double precision.
+
+    >>> as_numbers(np.ones(2, np.float32)).dtype
+    dtype('float64')
+    """
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "fiub":
+        raise DataError("data must hold arrays of numbers; pass other arguments with static={...}.")
+    return own(array.astype(np.float64) if array.dtype.kind == "f" else array)
 
 
 class _Opaque:

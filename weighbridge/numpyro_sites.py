@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,33 +104,19 @@ def inspect_sites(
         rows: all example rows.
         one_row: the batch that holds one of them.
     """
-    full, single = _Inspector(), _Inspector()
-    for inspector, batch in ((full, rows), (single, one_row)):
-        try:
-            run(batch, inspector, handlers.seed(rng_seed=0))
-        except WeighbridgeError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"The NumPyro model fails on {'all' if batch is rows else 'one'} of the example "
-                f"rows: {first_line_of(error)} Check the names and shapes of data and static; the "
-                "size of a plate over the rows must come from the shape of an argument."
-            ) from error
+    full = _inspected(run, rows, "all of the example rows")
+    single = _inspected(run, one_row, "one of the example rows")
     for name in [*full.latent, *single.latent]:
         shapes = [np.shape(i.latent[name]) for i in (full, single) if name in i.latent]
         if len(shapes) < 2 or shapes[0] != shapes[1]:
             raise ModelError(
                 f"The latent site {name!r} has entries for each row of the data (it is inside the "
-                "data plate). If it is an observation, give its values in data; if not, integrate "
-                "it out of the likelihood, or index a fixed number of groups instead."
+                "data plate), so that rows cannot be weighed one by one. If it is an observation, "
+                "give its values in data. If not, give from_numpyro(..., total=True), by which all "
+                "the data are weighed at once; or integrate it out of the likelihood, or index a "
+                "fixed number of groups."
             )
-    if not full.latent:
-        raise ModelError("The NumPyro model has no latent site: there is nothing to integrate.")
-    if not single.observed:
-        raise ModelError(
-            "The NumPyro model has no observed site. Give the values of its outputs in data, and "
-            "pass them on with obs=."
-        )
+    _require_sites(full.latent, single.observed)
     if full.observed != single.observed:
         raise ModelError(
             f"The NumPyro model has other observed sites for {num_rows(rows)} rows "
@@ -138,6 +124,38 @@ def inspect_sites(
             "rows, inside a plate."
         )
     return single.latent
+
+
+def inspect_all(run: Callable[..., None], data: Mapping[str, Any]) -> dict[str, Array]:
+    """A prior draw of each latent site, for a function that takes all the data at once."""
+    found = _inspected(run, data, "the data")
+    _require_sites(found.latent, found.observed)
+    return found.latent
+
+
+def _inspected(run: Callable[..., None], batch: Mapping[str, Any], name: str) -> _Inspector:
+    inspector = _Inspector()
+    try:
+        run(batch, inspector, handlers.seed(rng_seed=0))
+    except WeighbridgeError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"The NumPyro model fails on {name}: {first_line_of(error)} Check the names and shapes "
+            "of data and static; the size of a plate over the rows must come from the shape of an "
+            "argument."
+        ) from error
+    return inspector
+
+
+def _require_sites(latent: Mapping[str, Any], observed: Sequence[str]) -> None:
+    if not latent:
+        raise ModelError("The NumPyro model has no latent site: there is nothing to integrate.")
+    if not observed:
+        raise ModelError(
+            "The NumPyro model has no observed site. Give the values of its outputs in data, and "
+            "pass them on with obs=."
+        )
 
 
 def first_line_of(error: Exception) -> str:

@@ -15,6 +15,7 @@ from weighbridge.base import Array, ModelError
 from weighbridge.intervals import value_and_log_slope
 from weighbridge.numerics import own
 from weighbridge.own_arrays import with_own_arrays
+from weighbridge.scipy_names import counterpart
 
 Parameters = dict[str, Array]
 
@@ -87,6 +88,11 @@ class Coordinates(NamedTuple):
 def clean_entry(name: str, value: Any) -> Any:
     """Check one entry of the prior, and make its numbers double precision leaves."""
     if not isinstance(value, dist.Distribution):
+        if type(value).__module__.split(".")[0] == "scipy":
+            raise ModelError(
+                f"The prior of {name!r} is a distribution of SciPy, which JAX cannot compute with. "
+                f"Use its NumPyro counterpart: {counterpart(value)}."
+            )
         if callable(value):
             return with_own_arrays(value)
         raise ModelError(

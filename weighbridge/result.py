@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = "weighbridge.evidence.1"
+# A standard error below this is lost in rounding.
+SMALL_ERROR = 1e-9
 
 
 class Trace(Mapping[str, np.ndarray]):
@@ -87,14 +89,15 @@ class Evidence:
         return self.flags[0] if self.flags else Status.OK
 
     def __str__(self) -> str:
-        error = "+- unknown" if math.isnan(self.std_error) else f"+- {_digits(self.std_error)}"
         value = _digits(self.log_evidence, self.std_error)
-        plural = "" if self.num_observations == 1 else "s"
-        skipped = left_out(self.rows_skipped, self.rows_quarantined)
-        text = (
-            f"log evidence {value} {error} ({self.method}, "
-            f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
-        )
+        about = [self.method]
+        if "chosen" in self.diagnostics:
+            about[0] += f" ({self.diagnostics['chosen']})"
+        if self.num_observations:  # a total log-likelihood has none that could be counted
+            skipped = left_out(self.rows_skipped, self.rows_quarantined)
+            about.append(f"{counted(self.num_observations)}{skipped}")
+        about.append(f"{self.elapsed:.1f} s")
+        text = f"log evidence {value} +- {digits_of_error(self.std_error)} ({', '.join(about)})"
         return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
 
     def __repr__(self) -> str:
@@ -274,6 +277,28 @@ class Evidence:
         )
 
 
+def counted(observations: int) -> str:
+    """So many observations, in words.
+
+    >>> counted(1), counted(2000)
+    ('1 observation', '2,000 observations')
+    """
+    return f"{observations:,} observation{'' if observations == 1 else 's'}"
+
+
+def digits_of_error(error: float) -> str:
+    """A standard error with two digits; one that is lost in rounding is called small.
+
+    >>> [digits_of_error(error) for error in (0.0123, 250.0, 3e-7, 1e-12, math.nan)]
+    ['0.012', '250', '3.0e-07', '< 1e-9', 'unknown']
+    """
+    if math.isnan(error):
+        return "unknown"
+    if error < SMALL_ERROR:
+        return "< 1e-9"
+    return f"{error:.1e}" if error < 1e-5 else _digits(error)
+
+
 def left_out(skipped: int, quarantined: int) -> str:
     """How a text goes on that has told the observations.
 
@@ -287,6 +312,7 @@ def left_out(skipped: int, quarantined: int) -> str:
 def _digits(value: float, error: float | None = None) -> str:
     """A number with the digits that its error allows (or, for an error, two of them)."""
     scale = abs(value) if error is None else error
-    if not math.isfinite(scale) or scale == 0:
+    if not math.isfinite(scale):
         return f"{value:.2f}"
-    return f"{value:.{min(max(1 - math.floor(math.log10(scale)), 0), 6)}f}"
+    places = 1 - math.floor(math.log10(max(scale, SMALL_ERROR)))
+    return f"{value:.{min(max(places, 0), 9)}f}"

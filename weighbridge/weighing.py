@@ -18,7 +18,7 @@ from weighbridge.estimators import (
     SequentialMethod,
     SequentialSGMCMC,
     Tempering,
-    resolve,
+    choose,
 )
 from weighbridge.model import Model
 from weighbridge.one_round import Policy, Weighing, held_rounds, is_shuffled, streamed_rounds
@@ -46,7 +46,8 @@ def evidence(
         model: a ``wb.Model``.
         data: an array, a dict or other pytree of arrays with one leading axis, a data frame, the
             path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
-        method: a method object, or its name for the defaults.
+        method: a method object, or its name for the defaults; "auto" is SGAIS, or SMC for a total
+            log-likelihood.
         seed: the same seed gives the same numbers.
         tolerance: standard error (nats) to reach; islands are added until it is. Methods that
             temper all the data begin with half of theirs, which may be enough.
@@ -65,7 +66,7 @@ def evidence(
     >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
     True
     """
-    chosen = resolve(method)
+    chosen, told = choose(method, [model])
     limits = Limits(tolerance, time_limit)
     limits.check(chosen)
     require_model(model)
@@ -80,7 +81,9 @@ def evidence(
         quarantine=quarantine,
         reporter=choose_reporter(progress),
     )
-    return replace(results[""], elapsed=time.perf_counter() - began)
+    result = results[""]
+    elapsed = time.perf_counter() - began
+    return replace(result, elapsed=elapsed, diagnostics=result.diagnostics | told)
 
 
 def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Source:

@@ -4,7 +4,7 @@ from weighbridge.estimators.ais import AIS
 from weighbridge.estimators.bounds import Bounds, Verdict
 from weighbridge.estimators.ibis import IBIS
 from weighbridge.estimators.ibis_run import IBISRun
-from weighbridge.estimators.methods import Method, resolve, resolve_sequential
+from weighbridge.estimators.methods import Method, choose, resolve, resolve_sequential
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.prior_sampling import PriorSampling
 from weighbridge.estimators.published import PublishedRun, PublishedSGAIS
@@ -39,6 +39,7 @@ __all__ = [
     "Tempering",
     "Thermodynamic",
     "Verdict",
+    "choose",
     "resolve",
     "resolve_sequential",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from weighbridge.base import MethodError
 from weighbridge.estimators.ais import AIS
@@ -16,6 +16,7 @@ from weighbridge.estimators.sgais import SGAIS
 from weighbridge.estimators.smc import SMC
 from weighbridge.estimators.tempering import Tempering
 from weighbridge.estimators.thermodynamic import Thermodynamic
+from weighbridge.model import Model
 
 Method = SGAIS | PublishedSGAIS | IBIS | SequentialSGMCMC | Tempering
 
@@ -47,6 +48,23 @@ def resolve(method: str | Method) -> Method:
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise MethodError(f"There is no method {method!r}; there are {list(METHODS)}.{hint}")
     return METHODS[method]()
+
+
+def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict[str, str]]:
+    """A method that suits the models, and what a result should tell of the choice.
+
+    "auto" is SGAIS, which takes rows one by one, and SMC where a model has no rows.
+
+    >>> import numpyro.distributions as dist
+    >>> whole = Model({"m": dist.Normal(0, 1)}, total_log_likelihood=lambda p: -p["m"] ** 2)
+    >>> choose("auto", [whole])[0].name, choose("ais", [whole])[0].name
+    ('smc', 'ais')
+    """
+    if method == "auto" and any(
+        isinstance(model, Model) and model.log_likelihood is None for model in models
+    ):
+        return SMC(), {"chosen": "auto took it: a total log-likelihood has no rows for SGAIS"}
+    return resolve(method), {}
 
 
 def resolve_sequential(method: str | Method) -> SequentialMethod:
