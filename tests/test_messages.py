@@ -33,7 +33,7 @@ def sized_by_the_data(sigma, y=None):
 
 @pytest.mark.parametrize("function", [eight_schools, sized_by_the_data])
 def test_a_latent_value_for_each_row_is_called_that(function):
-    with pytest.raises(ModelError, match="'theta'.*row.*total=True"):
+    with pytest.raises(ModelError, match=r"'theta'.*row.*total=True"):
         wb.from_numpyro(function, {"sigma": ERRORS, "y": EFFECTS})
 
 
