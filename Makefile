@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
+ARVIZ0 := .venv-arviz0
 
 .PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online calibrate clean
 
@@ -14,8 +15,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
 # What takes as long again: statistics over many runs, processes, the checks of other libraries.
-test-long: $(STAMP)
+# Last, ArviZ of before 1.0, which cannot share an environment with ArviZ 1.
+test-long: $(STAMP) $(ARVIZ0)/.installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long tests
+	$(ARVIZ0)/bin/python -m pytest -W ignore tests/test_arviz.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -64,6 +67,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
 
+$(ARVIZ0)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(ARVIZ0)
+	$(ARVIZ0)/bin/python -m pip install --quiet --upgrade pip
+	$(ARVIZ0)/bin/python -m pip install --quiet --editable '.[arviz0]'
+	touch $@
+
 $(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirements-numpy1.txt
 	$(PYTHON) -m venv $(PEERS)/main
 	$(PEERS)/main/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
@@ -72,4 +81,4 @@ $(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirem
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) $(PEERS) $(ARVIZ0) .mypy_cache .pytest_cache .ruff_cache build *.egg-info

@@ -14,7 +14,7 @@ from weighbridge.data import RowChecker, num_rows, rechunk, slice_rows
 from weighbridge.estimators.sequential import Kept
 from weighbridge.model_rows import check_row_function, split_weight
 from weighbridge.numerics import double_precision
-from weighbridge.pointwise import row_blocks
+from weighbridge.row_values import row_blocks
 from weighbridge.session import Session
 from weighbridge.sources import open_source
 

@@ -15,7 +15,8 @@ from weighbridge.diagnostics import ess
 from weighbridge.export import Table
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
-from weighbridge.pointwise import Draws, draws_of, row_blocks, rows_of
+from weighbridge.pointwise import Draws, draws_of, rows_of
+from weighbridge.row_values import row_blocks
 
 # Vehtari et al. (2024): beyond it importance weights are not to be trusted.
 MAX_PARETO_K = 0.7

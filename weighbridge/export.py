@@ -1,14 +1,11 @@
-"""Results in other people's forms: a text table, an ArviZ data tree."""
+"""Results as text tables: summaries of draws, with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from weighbridge.base import MissingDependencyError
 
 
 @dataclass(frozen=True)
@@ -110,32 +107,3 @@ def highest_density_interval(
         return float(ordered[0]), float(ordered[-1])
     best = starts[np.argmin(ordered[last[starts]] - ordered[starts])]
     return float(ordered[best]), float(ordered[last[best]])
-
-
-def to_arviz(samples: Mapping[str, np.ndarray]) -> Any:
-    """Equally weighted draws as an ArviZ data tree with one chain."""
-    return chains_to_arviz({name: draws[None] for name, draws in samples.items()})
-
-
-# What ArviZ calls the statistics of a sampler.
-ARVIZ_NAMES = {
-    "divergent": "diverging",
-    "acceptance": "acceptance_rate",
-    "num_leapfrog": "n_steps",
-}
-
-
-def chains_to_arviz(
-    samples: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray] | None = None
-) -> Any:
-    """Draws, chains x draws x shape, and their statistics as an ArviZ data tree."""
-    try:
-        from arviz_base import from_dict
-    except ImportError as error:
-        raise MissingDependencyError(
-            'to_arviz() needs arviz-base: pip install "weighbridge[arviz]".'
-        ) from error
-    groups = {"posterior": dict(samples)}
-    if stats:
-        groups["sample_stats"] = {ARVIZ_NAMES.get(n, n): values for n, values in stats.items()}
-    return from_dict(groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,14 @@ import numpy as np
 
 from weighbridge.admission import require_model
 from weighbridge.base import Array, MethodError, PyTree
-from weighbridge.data import num_rows, pad, split
+from weighbridge.data import num_rows
 from weighbridge.estimators.host_likelihood import host_likelihood
 from weighbridge.held import hold
 from weighbridge.model import Model, draw_positions
 from weighbridge.numerics import double_precision, jit, own, systematic_indices
-from weighbridge.priors import Parameters
 from weighbridge.result import Evidence
+from weighbridge.row_values import row_blocks
 from weighbridge.target import Total
-
-# Log-likelihoods computed at once, and held at once: memory is flat in rows and draws.
-BLOCK_VALUES = 65_536
-HELD_VALUES = 4 * BLOCK_VALUES
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,30 +105,6 @@ def rows_of(model: Model, data: Any) -> tuple[PyTree, np.ndarray]:
     if weight is None:
         weight = np.ones(0 if values is None else num_rows(values))
     return values, weight
-
-
-def row_blocks(
-    model: Model, samples: Mapping[str, np.ndarray], values: PyTree
-) -> Iterator[tuple[slice, np.ndarray]]:
-    """Log-likelihoods of some rows at all draws (draws x rows), block by block of rows."""
-    num_draws, count = num_rows(samples), num_rows(values)
-    rows_at_once = min(count, max(HELD_VALUES // num_draws, 1))
-    draws_at_once = min(num_draws, max(BLOCK_VALUES // rows_at_once, 1))
-    for first, rows in enumerate(split(values, rows_at_once)):
-        size = num_rows(rows)
-        padded, _ = pad(rows, np.ones(size), rows_at_once)
-        found = []
-        for some in split(dict(samples), draws_at_once):
-            block, _ = pad(some, np.ones(num_rows(some)), draws_at_once)
-            found.append(np.asarray(_row_values(model, block, padded))[: num_rows(some), :size])
-        start = first * rows_at_once
-        yield slice(start, start + size), np.concatenate(found)
-
-
-@jit
-def _row_values(model: Model, samples: Parameters, values: PyTree) -> Array:
-    result: Array = jax.vmap(lambda p: model.row_log_likelihoods(p, values))(samples)
-    return result
 
 
 def total_log_likelihoods(

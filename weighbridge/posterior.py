@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weighbridge import checkpoint, diagnostics, export, plots
+from weighbridge import arviz_export, checkpoint, diagnostics, export, plots
 from weighbridge.base import CheckpointError, MethodError
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from weighbridge.model import Model
 
 SCHEMA = "weighbridge.posterior.2"
 
@@ -142,9 +144,20 @@ class Posterior:
             self.flat(), np.full(total, 1 / total), names, title=repr(self)[1:-1], marked=marked
         )
 
-    def to_arviz(self) -> Any:
-        """Draws and statistics as an ArviZ data tree (extra ``arviz``)."""
-        return export.chains_to_arviz(self.samples, self.stats)
+    def to_arviz(self, model: Model | None = None, data: Any = None) -> Any:
+        """Draws and statistics for ArviZ: a data tree, or InferenceData beside ArviZ 0.x.
+
+        Args:
+            model: adds the log-likelihood of every row, for ``az.loo``.
+            data: the observations, in memory; without a model they are added as they are.
+
+        >>> draws = np.random.default_rng(0).normal(size=(2, 50))
+        >>> tree = Posterior({"a": draws}, draws[..., None], {}).to_arviz()
+        >>> tree["posterior"]["a"].shape
+        (2, 50)
+        """
+        observed = arviz_export.observe(self.samples, model, data)
+        return arviz_export.to_arviz(self.samples, self.stats, observed)
 
     def save(self, path: str | Path) -> None:
         """Write draws, statistics and where the chains stand to one safetensors file."""

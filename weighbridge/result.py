@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weighbridge import checkpoint, export, plots
+from weighbridge import arviz_export, checkpoint, export, plots
 from weighbridge.base import CheckpointError, MethodError, Status
 from weighbridge.numerics import check_count, systematic_indices
 from weighbridge.prediction import Function, Prediction, predict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from weighbridge.model import Model
 
 SCHEMA = "weighbridge.evidence.1"
 # A standard error below this is lost in rounding.
@@ -210,9 +212,26 @@ class Evidence:
         title = str(self).splitlines()[0]
         return plots.plot_posterior(self.samples, self._weights(), names, title=title)
 
-    def to_arviz(self, *, num_samples: int = 1000, seed: int = 0) -> Any:
-        """Equally weighted draws as an ArviZ data tree (extra ``arviz``)."""
-        return export.to_arviz(self.resample(num_samples, seed=seed))
+    def to_arviz(
+        self,
+        model: Model | None = None,
+        data: Any = None,
+        *,
+        num_samples: int = 1000,
+        seed: int = 0,
+    ) -> Any:
+        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData beside 0.x.
+
+        Args:
+            model: adds the log-likelihood of every row, for ``az.loo``.
+            data: the observations, in memory; without a model they are added as they are.
+            num_samples: draws, resampled by their weights.
+            seed: the same seed gives the same draws.
+        """
+        drawn = self.resample(num_samples, seed=seed)
+        samples = {name: values[None] for name, values in drawn.items()}
+        observed = arviz_export.observe(samples, model, data)
+        return arviz_export.to_arviz(samples, None, observed)
 
     def save(self, path: str | Path) -> None:
         """Write the result to one safetensors file; ``load`` reads it back exactly."""
