@@ -210,10 +210,12 @@ def test_what_a_prediction_tells():
     assert told.quantile(0.5).tolist() == [4.5, 104.5]
     assert told.quantile([0.0, 1.0]).tolist() == [[0.0, 100.0], [9.0, 109.0]]
     low, high = told.interval(0.8)
+    assert (high - low).tolist() == [7.0, 7.0]  # eight of ten draws, nowhere closer together
+    low, high = told.interval(0.8, "equal-tailed")
     np.testing.assert_allclose([low[0], high[0]], np.quantile(np.arange(10.0), [0.1, 0.9]))
     lines = str(told).splitlines()
     assert lines[0] == "10 draws of 2 rows"
-    assert lines[1].split() == ["mean", "sd", "5%", "50%", "95%"]
+    assert lines[1].split() == ["mean", "sd", "50%", "94%", "HDI", "low", "94%", "HDI", "high"]
     assert lines[2].split()[:3] == ["row", "0", "4.5"]
     assert repr(told) == "<Prediction: 10 draws of 2 rows>"
     scalar = Prediction(np.arange(10.0))

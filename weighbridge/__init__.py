@@ -20,12 +20,13 @@ if TYPE_CHECKING:
         WeighbridgeError,
     )
     from weighbridge.calibration import Calibration, sbc
+    from weighbridge.catching_up import CatchUp
     from weighbridge.chains import Warmup
     from weighbridge.changes import Change, Changes
     from weighbridge.comparison import Comparison, compare
     from weighbridge.comparison_update import ComparisonUpdate
     from weighbridge.criticism import Elpd, ElpdComparison, compare_loo, loo, waic
-    from weighbridge.diagnostics import ess, mcse, rhat
+    from weighbridge.diagnostics import Summary, ess, mcse, rhat
     from weighbridge.estimators import (
         AIS,
         IBIS,
@@ -39,9 +40,13 @@ if TYPE_CHECKING:
         Repeat,
         SequentialSGMCMC,
         Thermodynamic,
+        Verdict,
     )
     from weighbridge.estimators.bidirectional import bidirectional
+    from weighbridge.export import Table
     from weighbridge.feeds import Continuity, Notice, Parcel, RedisStream, chunks, open_feed
+    from weighbridge.fingerprint import Fingerprint
+    from weighbridge.history import History
     from weighbridge.integration import Integral, integrate
     from weighbridge.interop import from_numpyro
     from weighbridge.kernels import (
@@ -71,13 +76,13 @@ if TYPE_CHECKING:
     from weighbridge.lags import Lagged, lagged
     from weighbridge.maximization import Optimum, maximize
     from weighbridge.model import Model
-    from weighbridge.model_check import ModelReport, check_model
+    from weighbridge.model_check import Check, ModelReport, check_model
     from weighbridge.online import Online
     from weighbridge.online_comparison import OnlineComparison
     from weighbridge.posterior import Posterior
     from weighbridge.prediction import Prediction
     from weighbridge.predictive import PredictiveCheck, predictive_check
-    from weighbridge.result import Evidence
+    from weighbridge.result import Evidence, Trace
     from weighbridge.sampling import sample
     from weighbridge.sensitivity import Sensitivity, prior_sensitivity
     from weighbridge.session import Update
@@ -106,7 +111,7 @@ _HOMES = {
     "comparison": ("Comparison", "compare"),
     "comparison_update": ("ComparisonUpdate",),
     "criticism": ("Elpd", "ElpdComparison", "compare_loo", "loo", "waic"),
-    "diagnostics": ("ess", "mcse", "rhat"),
+    "diagnostics": ("Summary", "ess", "mcse", "rhat"),
     "estimators": (
         "AIS",
         "AdaptiveHMC",
@@ -120,6 +125,7 @@ _HOMES = {
         "SMC",
         "SequentialSGMCMC",
         "Thermodynamic",
+        "Verdict",
     ),
     "estimators.bidirectional": ("bidirectional",),
     "feeds": ("Continuity", "Notice", "Parcel", "RedisStream", "chunks", "open_feed"),
@@ -152,17 +158,23 @@ _HOMES = {
     "lags": ("Lagged", "lagged"),
     "maximization": ("Optimum", "maximize"),
     "model": ("Model",),
-    "model_check": ("ModelReport", "check_model"),
+    "model_check": ("Check", "ModelReport", "check_model"),
     "online": ("Online",),
     "online_comparison": ("OnlineComparison",),
     "posterior": ("Posterior",),
     "prediction": ("Prediction",),
     "predictive": ("PredictiveCheck", "predictive_check"),
-    "result": ("Evidence",),
+    "result": ("Evidence", "Trace"),
     "sensitivity": ("Sensitivity", "prior_sensitivity"),
     "sampling": ("sample",),
     "session": ("Update",),
     "store": ("CheckpointStore",),
+    "catching_up": ("CatchUp",),
+    "export": ("Table",),
+    "fingerprint": ("Fingerprint",),
+    "history": ("History",),
+    # Pickles name it; it is not for users.
+    "travel": ("_from_pickle",),
     "watching": ("Keeping", "Plan", "Watched", "watch"),
     "weighing": ("evidence",),
 }
@@ -176,8 +188,10 @@ __all__ = [
     "AdaptiveMetropolis",
     "AdaptiveWalk",
     "Bounds",
+    "CatchUp",
     "Change",
     "Changes",
+    "Check",
     "CheckpointError",
     "CheckpointStore",
     "Comparison",
@@ -187,8 +201,10 @@ __all__ = [
     "Elpd",
     "ElpdComparison",
     "Evidence",
+    "Fingerprint",
     "Gibbs",
     "HMC",
+    "History",
     "IBIS",
     "Independence",
     "Integral",
@@ -231,8 +247,12 @@ __all__ = [
     "Slice",
     "Status",
     "Stretch",
+    "Summary",
+    "Table",
     "Thermodynamic",
+    "Trace",
     "Update",
+    "Verdict",
     "Warmup",
     "WeighbridgeError",
     "WindowedHMC",
@@ -276,4 +296,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

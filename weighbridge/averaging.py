@@ -91,7 +91,8 @@ def _comparison(
         )
     if prior_odds is None:
         return results
-    return compare(results.results, prior_odds=prior_odds)
+    # Whether their data are the same was looked at when they were first compared.
+    return compare(results.results, prior_odds=prior_odds, same_data=False)
 
 
 def _functions(

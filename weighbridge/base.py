@@ -7,8 +7,13 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 
+from weighbridge.travel import member_by_name
+
 Array = jax.Array
 PyTree = Any
+
+# Mass inside an interval where none is asked for; it is the interval of highest density.
+PROBABILITY = 0.94
 
 
 class WeighbridgeError(Exception):
@@ -168,6 +173,9 @@ class Status(enum.Enum):
 
     def __str__(self) -> str:
         return f"{self.label}: {self.meaning}. {self.remedy}"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return member_by_name(self)
 
 
 @runtime_checkable

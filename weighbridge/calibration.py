@@ -12,9 +12,12 @@ from weighbridge import plots
 from weighbridge.base import Kernel, MethodError
 from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
+from weighbridge.notebook import Page, Shown
 from weighbridge.numerics import check_count
 from weighbridge.sampling import sample
 from weighbridge.streams import Stream, random_numbers
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,8 +30,9 @@ DEPENDENT = 0.2
 Simulate = Callable[[dict[str, np.ndarray], np.random.Generator], Any]
 
 
+@travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibration:
+class Calibration(Tabular, Shown):
     """Ranks of true parameters among posterior draws; uniform if the sampler is right.
 
     Attributes:
@@ -73,25 +77,39 @@ class Calibration:
         """Whether no p-value is below 0.01 after Bonferroni's correction."""
         return min(self.p_values.values()) * len(self.ranks) > 0.01
 
-    def __str__(self) -> str:
+    def summary(self) -> Table:
         """Mean rank (0.5 if unbiased), its spread relative to a uniform one, and the p-value."""
-        rows = {}
+        rows, p_values = {}, self.p_values
         for name, ranks in self.ranks.items():
             shares = (ranks + 0.5) / (self.num_draws + 1)
-            rows[name] = (float(shares.mean()), float(shares.std() * np.sqrt(12)),
-                          self.p_values[name])  # fmt: skip
+            spread = float(shares.std() * np.sqrt(12))
+            rows[name] = (float(shares.mean()), spread, p_values[name])
+        return Table(("mean rank", "spread", "p"), rows)
+
+    def _header(self) -> str:
         verdict = "uniform" if self.is_uniform else "NOT uniform: the sampler or the model is wrong"
-        header = (
+        return (
             f"ranks of {self.num_simulations:,} truths among {self.num_draws:,} draws each: "
             f"{verdict}"
         )
-        lines = [header, str(Table(("mean rank", "spread", "p"), rows))]
-        if self.correlation > DEPENDENT:
-            lines.append(
-                f"Draws depend on each other (correlation {self.correlation:.2f} with the next "
-                "one), which bends the ranks of a right sampler too: raise thin."
-            )
-        return "\n".join(lines)
+
+    def _cautions(self) -> list[str]:
+        if self.correlation <= DEPENDENT:
+            return []
+        return [
+            f"Draws depend on each other (correlation {self.correlation:.2f} with the next "
+            "one), which bends the ranks of a right sampler too: raise thin."
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([self._header(), str(self.summary()), *self._cautions()])
+
+    def _frame(self) -> Frame:
+        return self.summary()._frame()._replace(called="entry")
+
+    def _page(self) -> Page:
+        table = self.summary()
+        return Page(self._header(), table.columns, table.texts(), self._cautions())
 
     def __repr__(self) -> str:
         return f"<Calibration: {str(self).splitlines()[0]}>"

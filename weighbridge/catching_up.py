@@ -17,11 +17,13 @@ from weighbridge.numerics import double_precision
 from weighbridge.row_values import row_blocks
 from weighbridge.session import Session
 from weighbridge.sources import open_source
+from weighbridge.travel import travels
 
 # Posterior draws over which the log-likelihood of a row is averaged.
 NUM_DRAWS = 16
 
 
+@travels()
 class CatchUp(NamedTuple):
     """How a model caught up.
 
@@ -134,7 +136,9 @@ def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -
     for chunk, its_weight in rechunk([(rows, scale * weight)], sizes):
         session.run.absorb(chunk, its_weight)
     if kept.is_complete:
+        session.fingerprint = other.fingerprint
         return CatchUp("reservoir", len(weight))
+    session.fingerprint = None
     error = _sampling_error(session, rows, weight, other.run.num_rows)
     return CatchUp("reservoir", len(weight), error)
 

@@ -20,6 +20,7 @@ from weighbridge.kernels.hmc import HMCState, evaluate
 from weighbridge.numerics import jit, jit_for_speed
 from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Target
+from weighbridge.travel import travels
 
 # Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
 # should take: an interrupt waits for its end.
@@ -33,6 +34,7 @@ START_WIDTH = 2.0
 Report = Callable[[int, int, int], None]
 
 
+@travels()
 @dataclass(frozen=True)
 class Warmup:
     """What a warm-up learns.

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from weighbridge.base import MethodError
+from weighbridge.travel import travels
 
 Policy = Literal["keep", "restart"]
 POLICIES = ("keep", "restart")
@@ -15,6 +16,7 @@ POLICIES = ("keep", "restart")
 LEAST_RATE, LARGEST_RATE = 1e-9, 0.1
 
 
+@travels()
 @dataclass(frozen=True)
 class Changes:
     """How changes of a stream are looked for, and what is done about them.
@@ -72,6 +74,7 @@ class Changes:
             )
 
 
+@travels()
 @dataclass(frozen=True)
 class Change:
     """A change of the world that a stream has shown.

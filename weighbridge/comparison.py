@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,9 +17,12 @@ from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.estimators import Method, choose
 from weighbridge.export import Table
 from weighbridge.model import Model
+from weighbridge.notebook import Page, Shown
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import SMALL_ERROR, Evidence, counted, left_out
 from weighbridge.rounds import Limits
+from weighbridge.tabular import Frame, Tabular, frame_of_models
+from weighbridge.travel import travels
 from weighbridge.weighing import open_common, weigh_together
 
 if TYPE_CHECKING:
@@ -34,8 +38,9 @@ JEFFREYS = (
 )
 
 
+@travels()
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular, Shown):
     """Models ranked by their evidence; print it, or read its mappings by model name.
 
     Attributes:
@@ -50,6 +55,7 @@ class Comparison:
         rows_quarantined: bad rows that went to a file.
         flags: reasons for caution of each model; empty where there is none.
         results: the evidence of each model, with its posterior and its path.
+        remarks: what else a user should know, such as that the data differ.
     """
 
     log_evidences: dict[str, float]
@@ -62,6 +68,7 @@ class Comparison:
     rows_quarantined: int = 0
     flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
     results: dict[str, Evidence] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:
@@ -81,7 +88,7 @@ class Comparison:
             else math.hypot(self.std_errors[name], self.std_errors[self.best])
         )
 
-    def __str__(self) -> str:
+    def _table(self) -> Table:
         columns = (
             "log evidence",
             "+-",
@@ -91,9 +98,8 @@ class Comparison:
             "+-",
             "against it",
         )
-        ranked = self.ranking
         rows = {}
-        for name in ranked:
+        for name in self.ranking:
             rows[name] = (
                 f"{self.log_evidences[name]:.2f}",
                 _error(self.std_errors[name]),
@@ -103,14 +109,42 @@ class Comparison:
                 _small(self.probability_errors[name]),
                 "" if name == self.best else self.verdict(name),
             )
-        lines = [str(Table(columns, rows))]
-        if self.num_observations:  # a total log-likelihood has none that could be counted
-            skipped = left_out(self.rows_skipped, self.rows_quarantined)
-            lines.append(f"{counted(self.num_observations)}{skipped}")
+        return Table(columns, rows)
+
+    def _about_rows(self) -> str:
+        if not self.num_observations:  # a total log-likelihood has none that could be counted
+            return ""
+        return counted(self.num_observations) + left_out(self.rows_skipped, self.rows_quarantined)
+
+    def _cautions(self) -> list[str]:
+        found = []
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
-            names = [name for name in ranked if flag in self.flags.get(name, ())]
-            lines.append(f"  {', '.join(names)}: {flag}")
-        return "\n".join(lines)
+            names = [name for name in self.ranking if flag in self.flags.get(name, ())]
+            found.append(f"{', '.join(names)}: {flag}")
+        return [*found, *self.remarks]
+
+    def __str__(self) -> str:
+        cautions = (f"  {text}" for text in self._cautions())
+        lines = [str(self._table()), self._about_rows(), *cautions]
+        return "\n".join(filter(None, lines))
+
+    def _frame(self) -> Frame:
+        names = self.ranking
+        columns: dict[str, Mapping[str, float | str]] = {
+            "log_evidence": self.log_evidences,
+            "std_error": self.std_errors,
+            "log_bayes_factor": self.log_bayes_factors,
+            "bayes_factor_error": {name: self.bayes_factor_error(name) for name in names},
+            "probability": self.probabilities,
+            "probability_error": self.probability_errors,
+            "verdict": {n: "" if n == self.best else self.verdict(n) for n in names},
+            "status": {n: ", ".join(f.name for f in self.flags.get(n, ())) or "OK" for n in names},
+        }
+        return frame_of_models(columns, names)
+
+    def _page(self) -> Page:
+        table = self._table()
+        return Page(self._about_rows(), table.columns, table.texts(), self._cautions())
 
     def verdict(self, name: str) -> str:
         """What the evidence says against a model, in Jeffreys' words where its error allows."""
@@ -154,6 +188,7 @@ class Comparison:
                 "probability_errors": clean(self.probability_errors),
                 "rows_skipped": self.rows_skipped,
                 "rows_quarantined": self.rows_quarantined,
+                "remarks": list(self.remarks),
                 "status": {
                     name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
                     for name in self.log_evidences
@@ -172,6 +207,7 @@ def compare(
     tolerance: float | None = None,
     time_limit: float | None = None,
     progress: bool | Reporter | None = None,
+    same_data: bool = True,
 ) -> Comparison:
     r"""Weigh models against each other, from their results or from the data.
 
@@ -187,6 +223,9 @@ def compare(
         tolerance: for models: standard error (nats) of each log evidence to reach.
         time_limit: for models: seconds after which no more islands are added, all models together.
         progress: for models: True or False, or a reporter; by default a bar on a terminal.
+        same_data: results that were made on different data are refused: on other numbers of
+            observations, or where columns of the same name and shape hold other rows (in whatever
+            order). False compares them all the same, and says so in ``remarks``.
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -226,7 +265,7 @@ def compare(
                 "data, method, tolerance and time_limit are for models; these are results. Leave "
                 "them out, or give the models instead."
             )
-    return compare_results(results, prior_odds, seed)
+    return compare_results(results, prior_odds, seed, same_data=same_data)
 
 
 def _weigh(
@@ -264,14 +303,18 @@ def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
 
 
 def compare_results(
-    results: dict[str, Evidence], prior_odds: Mapping[str, float] | None = None, seed: int = 0
+    results: dict[str, Evidence],
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+    *,
+    same_data: bool = True,
 ) -> Comparison:
     """Compare the evidence of models on the same observations."""
-    sizes = {name: result.num_observations for name, result in results.items()}
-    if len(set(sizes.values())) > 1:
+    remarks = _different_data(results)
+    if remarks and same_data:
         raise MethodError(
-            f"The models were weighed on different numbers of observations ({sizes}): their "
-            "evidences cannot be compared. Run them on the same data."
+            f"{remarks[0]} Their evidences cannot be compared: run them on the same data. If "
+            "that is what you want all the same, pass same_data=False."
         )
     log_evidences = {name: float(result.log_evidence) for name, result in results.items()}
     std_errors = {name: float(result.std_error) for name, result in results.items()}
@@ -283,12 +326,29 @@ def compare_results(
         log_bayes_factors={name: value - best for name, value in log_evidences.items()},
         probabilities=probabilities,
         probability_errors=errors,
-        num_observations=next(iter(sizes.values())),
+        num_observations=max(result.num_observations for result in results.values()),
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
         results=results,
+        remarks=tuple(remarks),
     )
+
+
+def _different_data(results: Mapping[str, Evidence]) -> list[str]:
+    """What speaks against the results being of the same data."""
+    sizes = {name: result.num_observations for name, result in results.items()}
+    if len(set(sizes.values())) > 1:
+        return [f"The models were weighed on different numbers of observations ({sizes})."]
+    known = {name: r.fingerprint for name, r in results.items() if r.fingerprint is not None}
+    found = []
+    for one, other in combinations(known, 2):
+        if told := known[one].differences(known[other]):
+            found.append(
+                f"{one!r} and {other!r} were weighed on different data: "
+                f"{' and '.join(told[:3])} {'differs' if len(told) == 1 else 'differ'}."
+            )
+    return found
 
 
 def model_probabilities(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weighbridge.base import Status
 from weighbridge.changes import Change
 from weighbridge.export import Table
 from weighbridge.feeds import Notice
+from weighbridge.tabular import Frame, Tabular, frame_of_models
+from weighbridge.travel import travels
 
 
+@travels()
 @dataclass(frozen=True)
-class ComparisonUpdate:
+class ComparisonUpdate(Tabular):
     """What one update brought; mappings are by model name.
 
     Attributes:
@@ -49,6 +53,18 @@ class ComparisonUpdate:
     def best(self) -> str:
         """Name of the model with the largest evidence."""
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    def _frame(self) -> Frame:
+        names = list(self.log_evidences)
+        columns: dict[str, Mapping[str, float | str]] = {
+            "log_evidence": self.log_evidences,
+            "std_error": self.std_errors,
+            "log_predictive": self.log_predictives,
+            "annealing_steps": self.annealing_steps,
+            "probability": self.probabilities,
+            "probability_error": self.probability_errors,
+        }
+        return frame_of_models(columns, names)
 
     def __str__(self) -> str:
         columns = ("log evidence", "+-", "log predictive", "probability")

@@ -14,9 +14,12 @@ from weighbridge.data import num_rows
 from weighbridge.diagnostics import ess
 from weighbridge.export import Table
 from weighbridge.model import Model
+from weighbridge.notebook import Page, Shown
 from weighbridge.numerics import double_precision
 from weighbridge.pointwise import Draws, draws_of, rows_of
 from weighbridge.row_values import row_blocks
+from weighbridge.tabular import Frame, Tabular, frame_of_models
+from weighbridge.travel import travels
 
 # Vehtari et al. (2024): beyond it importance weights are not to be trusted.
 MAX_PARETO_K = 0.7
@@ -28,8 +31,9 @@ MIN_DRAWS = 25
 SMALL_DIFFERENCE = 4.0
 
 
+@travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class Elpd:
+class Elpd(Tabular, Shown):
     """Expected log pointwise predictive density: how well new rows like these are predicted.
 
     Attributes:
@@ -67,6 +71,19 @@ class Elpd:
 
     def __repr__(self) -> str:
         return f"<Elpd: {str(self).splitlines()[0]}; {len(self.warnings)} warnings>"
+
+    def _frame(self) -> Frame:
+        columns = {"elpd": self.pointwise, "weight": self.weight}
+        return Frame(columns | ({"pareto_k": self.pareto_k} if len(self.pareto_k) else {}))
+
+    def _page(self) -> Page:
+        cells = [f"{self.elpd:.2f}", _written(self.std_error), f"{self.effective_parameters:.3g}"]
+        columns = ["elpd", "+-", "effective parameters"]
+        if len(self.pareto_k):
+            counted = self.pareto_k[self.weight > 0]
+            columns += ["largest Pareto k", f"rows above {MAX_PARETO_K}"]
+            cells += [f"{np.max(counted):.2f}", f"{np.sum(counted > MAX_PARETO_K):,}"]
+        return Page(str(self).splitlines()[0], columns, {self.method: cells}, self.warnings)
 
 
 @double_precision
@@ -240,8 +257,9 @@ def _check_values(block: np.ndarray, rows: slice) -> None:
 # --- several models -----------------------------------------------------------------------------
 
 
+@travels()
 @dataclass(frozen=True)
-class ElpdComparison:
+class ElpdComparison(Tabular, Shown):
     """Models ranked by how well they predict; print it, or read its mappings by model name.
 
     Attributes:
@@ -272,7 +290,7 @@ class ElpdComparison:
             return "no difference to speak of"
         return "worse" if abs(difference) > 2 * error else "undecided (error too large)"
 
-    def __str__(self) -> str:
+    def _table(self) -> Table:
         rows = {
             name: (
                 f"{self.elpds[name]:.2f}",
@@ -283,9 +301,28 @@ class ElpdComparison:
             )
             for name in self.elpds
         }
-        lines = [str(Table(("elpd", "+-", "difference", "+-", ""), rows))]
-        lines += [f"  {name}: {text}" for name, texts in self.warnings.items() for text in texts]
-        return "\n".join(lines)
+        return Table(("elpd", "+-", "difference", "+-", ""), rows)
+
+    def _cautions(self) -> list[str]:
+        return [f"{name}: {text}" for name, texts in self.warnings.items() for text in texts]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self._table()), *(f"  {text}" for text in self._cautions())])
+
+    def _frame(self) -> Frame:
+        names = list(self.elpds)
+        columns: dict[str, Mapping[str, float | str]] = {
+            "elpd": self.elpds,
+            "std_error": self.std_errors,
+            "difference": self.differences,
+            "difference_error": self.difference_errors,
+            "verdict": {name: self.verdict(name) for name in names},
+        }
+        return frame_of_models(columns, names)
+
+    def _page(self) -> Page:
+        table = self._table()
+        return Page("", table.columns, table.texts(), self._cautions())
 
 
 def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
+from weighbridge.notebook import Page, Shown
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
+
+@travels()
 @dataclass(frozen=True)
-class Table:
+class Table(Tabular, Shown):
     """A small table of numbers that prints itself; ``table[row, column]`` reads a cell.
 
     >>> table = Table(("mean", "sd"), {"mu": (0.5, 0.1)})
@@ -27,8 +34,31 @@ class Table:
         row, column = cell
         return self.rows[row][self.columns.index(column)]
 
+    def texts(self) -> dict[str, list[str]]:
+        """The cells as they are written, by the name of the row.
+
+        >>> Table(("mean", "sd"), {"mu": (0.5, 0.1)}).texts()
+        {'mu': ['0.5', '0.1']}
+        """
+        return {
+            name: [self._text(column, value) for column, value in zip(self.columns, values)]
+            for name, values in self.rows.items()
+        }
+
+    def _text(self, column: str, value: float | str) -> str:
+        return value if isinstance(value, str) else f"{value:.4g}"
+
+    def _frame(self) -> Frame:
+        columns = {
+            name: [row[k] for row in self.rows.values()] for k, name in enumerate(self.columns)
+        }
+        return Frame(columns, list(self.rows))
+
+    def _page(self) -> Page:
+        return Page("", self.columns, self.texts())
+
     def __str__(self) -> str:
-        body = [[name, *(_cell(value) for value in values)] for name, values in self.rows.items()]
+        body = [[name, *cells] for name, cells in self.texts().items()]
         grid = [["", *self.columns], *body]
         widths = [max(len(row[k]) for row in grid) for k in range(len(grid[0]))]
         lines = []
@@ -39,22 +69,38 @@ class Table:
         return "\n".join(lines)
 
 
-def _cell(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
-
-
 def scalar_entries(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The draws of every scalar entry, by its label.
 
     >>> list(scalar_entries({"w": np.zeros((9, 2)), "b": np.zeros(9)}))
     ['w[0]', 'w[1]', 'b']
     """
-    entries = {}
+    return dict(_entries(samples))
+
+
+def _entries(samples: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     for name, draws in samples.items():
         for index in np.ndindex(draws.shape[1:]):
             label = f"{name}[{','.join(map(str, index))}]" if index else name
-            entries[label] = draws[(slice(None), *index)]
-    return entries
+            yield label, draws[(slice(None), *index)]
+
+
+def first_entries(samples: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
+    """The draws of the first so many scalar entries; the others are not touched.
+
+    >>> list(first_entries({"w": np.zeros((9, 2)), "b": np.zeros(9)}, 2))
+    ['w[0]', 'w[1]']
+    """
+    return dict(islice(_entries(samples), most))
+
+
+def num_entries(samples: Mapping[str, np.ndarray]) -> int:
+    """How many scalar entries there are.
+
+    >>> num_entries({"w": np.zeros((9, 2)), "b": np.zeros(9)})
+    3
+    """
+    return sum(math.prod(draws.shape[1:]) for draws in samples.values())
 
 
 def summarise(samples: Mapping[str, np.ndarray], weights: np.ndarray, probability: float) -> Table:
@@ -74,6 +120,23 @@ def summarise(samples: Mapping[str, np.ndarray], weights: np.ndarray, probabilit
         interval = highest_density_interval(values, weights, probability)
         rows[label] = (mean, deviation, *map(float, points), *interval)
     return Table(columns, rows)
+
+
+def highest_density_intervals(
+    draws: np.ndarray, probability: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest intervals of equally weighted draws, along the first axis.
+
+    >>> low, high = highest_density_intervals(np.array([[0.0, 5.0], [9.0, 6.0], [1.0, 5.5]]), 0.6)
+    >>> low.tolist(), high.tolist()
+    ([0.0, 5.0], [1.0, 5.5])
+    """
+    count = len(draws)
+    inside = max(1, math.ceil(count * probability * (1 - 1e-9)))
+    ordered = np.sort(draws, axis=0)
+    lows, highs = ordered[: count - inside + 1], ordered[inside - 1 :]
+    best = np.argmin(highs - lows, axis=0)[None]
+    return np.take_along_axis(lows, best, axis=0)[0], np.take_along_axis(highs, best, axis=0)[0]
 
 
 def highest_density_interval(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from weighbridge.base import DataError, PyTree
 from weighbridge.data import RowPolicy, join, num_rows
 from weighbridge.estimators import Tempering
 from weighbridge.estimators.anneal import Report
+from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
 from weighbridge.result import Evidence
@@ -51,7 +53,17 @@ class Held(Admission):
         result = method.estimate(
             self.model, values, weight, seed=seed, first_island=first_island, report=report
         )
-        return replace(result, diagnostics={**result.diagnostics, **self.noticed()})
+        noticed = {**result.diagnostics, **self.noticed()}
+        return replace(result, diagnostics=noticed, fingerprint=self.fingerprint)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint | None:
+        """Of all that is held; None without data."""
+        values, weight = self.contents()
+        if values is None:
+            return None
+        counts = np.ones(num_rows(values)) if weight is None else weight
+        return Fingerprint().add(values, counts, ordered=weight is None)
 
 
 def hold(

@@ -10,8 +10,9 @@ import numpy as np
 
 from weighbridge import plots
 from weighbridge.comparison_update import ComparisonUpdate
-from weighbridge.data import require
 from weighbridge.export import Table
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,8 @@ OF_MODEL = (
 ADDED_UP = ("rows_skipped", "rows_quarantined", "elapsed", "log_predictive", "annealing_steps")
 
 
-class History(Mapping[str, np.ndarray]):
+@travels()
+class History(Tabular, Mapping[str, np.ndarray]):
     """A table with an entry for each update: columns as arrays, by name.
 
     Columns are ``rows``, ``rows_skipped``, ``rows_quarantined``, ``elapsed``, and for each model
@@ -138,9 +140,8 @@ class History(Mapping[str, np.ndarray]):
                 table[str(number)] += _cells(entry, model)
         return str(Table(tuple(columns), table))
 
-    def to_pandas(self) -> Any:
-        """The table as a pandas data frame (extra ``data``)."""
-        return require("pandas").DataFrame(dict(self))
+    def _frame(self) -> Frame:
+        return Frame(dict(self))
 
     def plot(self) -> Figure:
         """Log Bayes factors against the best model so far, probabilities and annealing steps.

@@ -20,6 +20,7 @@ from weighbridge.drawables import Box, Drawable, drawable
 from weighbridge.estimators.bridge import pareto_khat
 from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.own_arrays import with_own_arrays
+from weighbridge.travel import travels
 
 METHODS = ("monte_carlo", "sobol")
 # Independent scramblings of the quasi-random points, whose spread is the error.
@@ -32,6 +33,7 @@ HEAVY_TAIL = 0.7
 HALF_STEP = 2.0**-31
 
 
+@travels()
 @dataclass(frozen=True)
 class Integral:
     """An expectation or an integral, with its error.

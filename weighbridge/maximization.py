@@ -15,11 +15,14 @@ from weighbridge.base import Array, MethodError
 from weighbridge.climbing import SAME, Problem, anneal, polish
 from weighbridge.estimators.host_likelihood import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.estimators.tempering import likelihood_term
+from weighbridge.export import scalar_entries
 from weighbridge.held import hold
 from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.priors import Parameters
+from weighbridge.tabular import Frame, Tabular
 from weighbridge.target import Span, Term
+from weighbridge.travel import travels
 
 OBJECTIVES = ("posterior", "likelihood")
 SPACES = ("constrained", "unconstrained")
@@ -30,8 +33,9 @@ EDGE = 30.0
 LOOSE = 10.0
 
 
+@travels()
 @dataclass(frozen=True)
-class Optimum:
+class Optimum(Tabular):
     """Where a density is largest.
 
     Attributes:
@@ -53,6 +57,14 @@ class Optimum:
     optima: np.ndarray
     positions: np.ndarray
     notes: tuple[str, ...] = ()
+
+    def _frame(self) -> Frame:
+        values = scalar_entries({name: value[None] for name, value in self.parameters.items()})
+        columns = {"value": [float(value[0]) for value in values.values()]}
+        if self.std_errors is not None:
+            errors = scalar_entries({name: value[None] for name, value in self.std_errors.items()})
+            columns["std_error"] = [float(errors[name][0]) for name in values]
+        return Frame(columns, list(values), "entry")
 
     def __str__(self) -> str:
         what = "likelihood" if self.objective == "likelihood" else f"posterior ({self.space})"

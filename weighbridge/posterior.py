@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge import arviz_export, checkpoint, diagnostics, export, plots
-from weighbridge.base import CheckpointError, MethodError
+from weighbridge.base import PROBABILITY, CheckpointError, MethodError
+from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 SCHEMA = "weighbridge.posterior.2"
 
 
+@travels(never=["_extend"], if_possible=["kernel"])
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior:
+class Posterior(Shown):
     """Draws of a posterior, chain by chain.
 
     Attributes:
@@ -80,9 +83,17 @@ class Posterior:
         where = np.asarray(self.stats.get("divergent", nowhere), bool)
         return {name: draws[where] for name, draws in self.samples.items()}
 
-    def summary(self) -> export.Table:
-        """Mean, standard deviation, HDI, Monte Carlo error, ESS and R-hat of every parameter."""
-        return diagnostics.summarise(self.samples)
+    def summary(self, probability: float = PROBABILITY) -> export.Table:
+        """Mean, standard deviation, HDI, Monte Carlo error, ESS and R-hat of every parameter.
+
+        Args:
+            probability: mass inside the highest-density interval (HDI), the shortest there is.
+
+        >>> draws = np.random.default_rng(0).normal(size=(4, 100))
+        >>> Posterior({"a": draws}, draws[..., None], {}).summary(0.5).columns[2:4]
+        ('50% HDI low', '50% HDI high')
+        """
+        return diagnostics.summarise(self.samples, probability)
 
     def flat(self) -> dict[str, np.ndarray]:
         """The draws of all chains in one row, draw by draw.
@@ -96,14 +107,32 @@ class Posterior:
             for name, draws in self.samples.items()
         }
 
-    def __str__(self) -> str:
+    def _header(self) -> str:
         plural = "" if self.num_chains == 1 else "s"
         header = f"{self.num_chains} chain{plural} of {self.num_samples:,} draws"
         if self.kernel is not None:
             header += f" by {type(self.kernel).__name__}"
         warm, drawn = self.seconds
-        header += f" ({self.num_warmup:,} steps of warm-up, {warm + drawn:.1f} s)"
-        return "\n".join([header, str(self.summary()), *(f"  {w}" for w in self.warnings)])
+        return f"{header} ({self.num_warmup:,} steps of warm-up, {warm + drawn:.1f} s)"
+
+    def __str__(self) -> str:
+        return "\n".join([self._header(), str(self.summary()), *(f"  {w}" for w in self.warnings)])
+
+    def _page(self) -> Page:
+        entries = self._first_entries(MOST_ROWS)
+        table = diagnostics.summarise(entries)
+        more = export.num_entries(self.flat()) - len(entries)
+        below = [f"{more:,} more entries of the parameters: see summary()"] if more else []
+        return Page(self._header(), table.columns, table.texts(), (*self.warnings, *below))
+
+    def _small_figure(self) -> Figure:
+        return self.plot_posterior(list(self._first_entries(MOST_ENTRIES)))
+
+    def _first_entries(self, most: int) -> dict[str, np.ndarray]:
+        # The draw is what the first axis tells: chains x draws would be taken for a vector.
+        flat = export.first_entries(self.flat(), most)
+        shape = self.num_samples, self.num_chains
+        return {name: draws.reshape(shape).T for name, draws in flat.items()}
 
     def __repr__(self) -> str:
         count = len(self.warnings)
@@ -114,8 +143,8 @@ class Posterior:
         """So many more draws of every chain, from where they stand; bit for bit as in one run."""
         if self._extend is None:
             raise MethodError(
-                "This posterior was loaded without its model. To go on, give it with its model: "
-                "wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
+                "This posterior was loaded, or pickled, without its model. To go on, give it "
+                "with its model: wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
             )
         return self._extend(num_samples)
 

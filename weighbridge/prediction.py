@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from weighbridge import plots
-from weighbridge.base import Array, DataError, MethodError, ModelError, PyTree
+from weighbridge.base import PROBABILITY, Array, DataError, MethodError, ModelError, PyTree
 from weighbridge.data import as_values, num_rows
-from weighbridge.export import Table
+from weighbridge.export import Table, highest_density_intervals
+from weighbridge.notebook import MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.streams import Stream, random_numbers
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Function = Callable[..., Any]
+IntervalKind = Literal["highest density", "equal-tailed"]
 
 # Draws taken at once, and values computed at once: memory stays flat beyond the answer itself.
 BLOCK_DRAWS = 1024
 BLOCK_VALUES = 65_536
-# What is printed of a long prediction.
+# What is printed of a long prediction, and draws up to which a notebook shows its figure.
 SHOWN = 10
+DRAWN_AT_SIGHT = 2_000_000
 
 
+@travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class Prediction:
+class Prediction(Tabular, Shown):
     """Draws from a predictive distribution; print it, or read what is asked of it.
 
     Attributes:
@@ -44,9 +52,9 @@ class Prediction:
     ([1.0, 6.0], [1.0, 6.0])
     >>> print(prediction)
     2 draws of 2 rows
-           mean  sd   5%  50%  95%
-    row 0     1   1  0.1    1  1.9
-    row 1     6   1  5.1    6  6.9
+           mean  sd  50%  94% HDI low  94% HDI high
+    row 0     1   1    1            0             2
+    row 1     6   1    6            5             7
     """
 
     draws: np.ndarray
@@ -82,21 +90,53 @@ class Prediction:
             raise MethodError(f"A quantile must lie between 0 and 1, not {q!r}.")
         return np.quantile(self.draws, levels, axis=0)
 
-    def interval(self, probability: float = 0.9) -> tuple[Any, Any]:
-        """Lower and upper end of the equal-tailed interval of every row.
+    def interval(
+        self, probability: float = PROBABILITY, kind: IntervalKind = "highest density"
+    ) -> tuple[Any, Any]:
+        """Lower and upper end of the interval of every row.
+
+        Args:
+            probability: mass inside the interval.
+            kind: "highest density", the shortest interval that holds the probability, or
+                "equal-tailed", between two quantiles.
+
+        >>> prediction = Prediction(np.array([0.0, 1.0, 2.0, 9.0, 16.0]))
+        >>> [float(end) for end in prediction.interval(0.6)]
+        [0.0, 2.0]
+        >>> [float(end) for end in prediction.interval(0.5, "equal-tailed")]
+        [1.0, 9.0]
+        """
+        if not 0 < probability < 1:
+            raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
+        if kind == "equal-tailed":
+            tail = 0.5 * (1 - probability)
+            lower, upper = self.quantile((tail, 1 - tail))
+            return lower, upper
+        if kind != "highest density":
+            raise MethodError(f'kind must be "highest density" or "equal-tailed", not {kind!r}.')
+        return highest_density_intervals(self.draws, probability)
+
+    def summary(self, probability: float = PROBABILITY) -> Table:
+        """Mean, standard deviation, median and highest-density interval (HDI) of every value.
 
         Args:
             probability: mass inside the interval.
 
-        >>> lower, upper = Prediction(np.arange(5.0)).interval(0.5)
-        >>> float(lower), float(upper)
-        (1.0, 3.0)
+        >>> Prediction(np.array([[0.0, 5.0], [2.0, 7.0]]), num_rows=2).summary(0.5).columns
+        ('mean', 'sd', '50%', '50% HDI low', '50% HDI high')
         """
-        if not 0 < probability < 1:
-            raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
-        tail = 0.5 * (1 - probability)
-        lower, upper = self.quantile((tail, 1 - tail))
-        return lower, upper
+        return self._summary(probability, None)
+
+    def _summary(self, probability: float, most: int | None) -> Table:
+        """The same of the first so many values."""
+        indices = islice(np.ndindex(self.draws.shape[1:]), most)
+        labels = [_label(index, self.num_rows is not None) for index in indices]
+        values = Prediction(self.draws.reshape(self.num_draws, -1)[:, :most])
+        ends = values.interval(probability)
+        numbers = np.vstack([values.mean, values.sd, values.quantile(0.5), *ends])
+        shortest = f"{100 * probability:g}% HDI"
+        columns = ("mean", "sd", "50%", f"{shortest} low", f"{shortest} high")
+        return Table(columns, {n: column.tolist() for n, column in zip(labels, numbers.T)})
 
     def plot(self, x: Any = None) -> Figure:
         """Mean and intervals of every row, or the histogram of a value without rows.
@@ -120,23 +160,32 @@ class Prediction:
             )
         return plots.plot_bands(self.draws.reshape(self.num_draws, self.num_rows, -1), places)
 
-    def __str__(self) -> str:
+    def _header(self) -> str:
         plural = "" if self.num_rows == 1 else "s"
         of_rows = "" if self.num_rows is None else f" of {self.num_rows:,} row{plural}"
-        lines = [f"{self.num_draws:,} draws{of_rows}"]
+        header = f"{self.num_draws:,} draws{of_rows}"
         if self.probabilities is not None:
             shares = (f"{name} ({value:.4g})" for name, value in self.probabilities.items())
-            lines[0] += f", averaged over {', '.join(shares)}"
-        shape = self.draws.shape[1:]
-        labels = [_label(index, self.num_rows is not None) for index in np.ndindex(shape)]
-        columns = self.draws.reshape(self.num_draws, -1)[:, :SHOWN]
-        points = np.quantile(columns, (0.05, 0.5, 0.95), axis=0)
-        numbers = np.vstack([columns.mean(axis=0), columns.std(axis=0), points])
-        rows = {label: values.tolist() for label, values in zip(labels, numbers.T)}
-        lines.append(str(Table(("mean", "sd", "5%", "50%", "95%"), rows)))
-        if len(labels) > SHOWN:
-            lines.append(f"and {len(labels) - SHOWN:,} more values: see draws, mean, interval()")
-        return "\n".join(lines)
+            header += f", averaged over {', '.join(shares)}"
+        return header
+
+    def _more(self, shown: int) -> list[str]:
+        more = math.prod(self.draws.shape[1:]) - shown
+        return [f"and {more:,} more values: see draws, mean, interval()"] if more > 0 else []
+
+    def __str__(self) -> str:
+        table = self._summary(PROBABILITY, SHOWN)
+        return "\n".join([self._header(), str(table), *self._more(SHOWN)])
+
+    def _frame(self) -> Frame:
+        return self.summary()._frame()._replace(called="value")
+
+    def _page(self) -> Page:
+        table = self._summary(PROBABILITY, MOST_ROWS)
+        return Page(self._header(), table.columns, table.texts(), self._more(MOST_ROWS))
+
+    def _small_figure(self) -> Figure | None:
+        return self.plot() if self.draws.size <= DRAWN_AT_SIGHT else None
 
     def __repr__(self) -> str:
         return f"<Prediction: {str(self).splitlines()[0]}>"

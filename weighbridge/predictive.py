@@ -10,13 +10,16 @@ import numpy as np
 from jax import tree_util
 
 from weighbridge import plots
-from weighbridge.base import DataError, MethodError, PyTree
+from weighbridge.base import PROBABILITY, DataError, MethodError, PyTree
 from weighbridge.data import as_values, num_rows
-from weighbridge.export import Table
+from weighbridge.export import Table, highest_density_intervals
 from weighbridge.model import Model
+from weighbridge.notebook import Page, Shown
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.pointwise import draws_of, rows_of
 from weighbridge.prediction import Function, predict
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +33,9 @@ HELD_VALUES = 2_000_000
 EXTREME = 0.025
 
 
+@travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class PredictiveCheck:
+class PredictiveCheck(Tabular, Shown):
     """Statistics of data simulated from the posterior, against those of the data.
 
     Attributes:
@@ -60,15 +64,43 @@ class PredictiveCheck:
         """
         return plots.plot_checks(self.simulated, self.observed, self.probabilities)
 
-    def __str__(self) -> str:
-        rows: dict[str, tuple[float | str, ...]] = {}
+    def summary(self, probability: float = PROBABILITY) -> Table:
+        """The data, the median and highest-density interval (HDI) of the simulated, the p-value.
+
+        Args:
+            probability: mass inside the interval.
+
+        >>> check = PredictiveCheck({"mean": 0.0}, {"mean": np.arange(9.0)}, {"mean": 0.9})
+        >>> check.summary(0.5).columns
+        ('data', '50%', '50% HDI low', '50% HDI high', 'p')
+        """
+        if not 0 < probability < 1:
+            raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
+        rows = {}
         for name, values in self.simulated.items():
-            low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+            low, high = highest_density_intervals(values, probability)
+            middle, p = float(np.quantile(values, 0.5)), self.probabilities[name]
+            rows[name] = (self.observed[name], middle, float(low), float(high), p)
+        shortest = f"{100 * probability:g}% HDI"
+        return Table(("data", "50%", f"{shortest} low", f"{shortest} high", "p"), rows)
+
+    def _table(self) -> Table:
+        """The summary with words."""
+        table, rows = self.summary(), {}
+        for name, (*numbers, _) in table.rows.items():
             said = "the model does not produce this" if name in self.extreme else ""
-            probability = f"{self.probabilities[name]:.3f}"
-            ends = float(low), float(middle), float(high)
-            rows[name] = (self.observed[name], *ends, probability, said)
-        return str(Table(("data", "5%", "50%", "95%", "p", ""), rows))
+            rows[name] = (*numbers, f"{self.probabilities[name]:.3f}", said)
+        return Table((*table.columns, ""), rows)
+
+    def __str__(self) -> str:
+        return str(self._table())
+
+    def _frame(self) -> Frame:
+        return self.summary()._frame()._replace(called="statistic")
+
+    def _page(self) -> Page:
+        table = self._table()
+        return Page("data against data simulated from the posterior", table.columns, table.texts())
 
     def __repr__(self) -> str:
         text = ", ".join(f"{name} {p:.3f}" for name, p in self.probabilities.items())

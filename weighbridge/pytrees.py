@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import jax
 
+from weighbridge.travel import travels
+
 Class = TypeVar("Class", bound=type)
 
 
 def register_dataclass(cls: Class, data_fields: Sequence[str], meta_fields: Sequence[str]) -> Class:
-    """Make a dataclass a pytree whose structure says which class it is.
+    """Make a dataclass a pytree whose structure says which class it is; pickled by public name.
 
     As ``jax.tree_util.register_dataclass``, whose structures (jax 0.10) compare equal for different
     classes with the same number of leaves, if with different hashes: where two of them meet in a
@@ -46,4 +48,4 @@ def register_dataclass(cls: Class, data_fields: Sequence[str], meta_fields: Sequ
         return cls(**dict(zip(meta, rest)), **dict(zip(data, leaves)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-    return cls
+    return travels()(cls)

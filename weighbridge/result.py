@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge import arviz_export, checkpoint, export, plots
-from weighbridge.base import CheckpointError, MethodError, Status
+from weighbridge.base import PROBABILITY, CheckpointError, MethodError, Status
+from weighbridge.fingerprint import Fingerprint
+from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count, systematic_indices
 from weighbridge.prediction import Function, Prediction, predict
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +30,8 @@ SCHEMA = "weighbridge.evidence.1"
 SMALL_ERROR = 1e-9
 
 
-class Trace(Mapping[str, np.ndarray]):
+@travels()
+class Trace(Tabular, Mapping[str, np.ndarray]):
     """The path of an estimate: columns of equal length, by name or as attributes.
 
     >>> trace = Trace(rows=np.array([500, 1000]), log_evidence=np.array([-700.0, -1400.0]))
@@ -41,7 +46,9 @@ class Trace(Mapping[str, np.ndarray]):
         return self._columns[name]
 
     def __getattr__(self, name: str) -> np.ndarray:
-        if name.startswith("_") or name not in self._columns:
+        if name.startswith("_"):  # also _columns itself, while a copy is being made
+            raise AttributeError(name)
+        if name not in self._columns:
             raise AttributeError(f"The trace has the columns {list(self._columns)}, not {name!r}.")
         return self._columns[name]
 
@@ -55,9 +62,13 @@ class Trace(Mapping[str, np.ndarray]):
         length = len(next(iter(self._columns.values()), ()))
         return f"Trace({', '.join(self._columns)}; {length} points)"
 
+    def _frame(self) -> Frame:
+        return Frame(self._columns)
 
+
+@travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
+class Evidence(Shown):
     """The log evidence of a model, with everything that was learned on the way.
 
     Attributes:
@@ -72,6 +83,8 @@ class Evidence:
         diagnostics: what the estimator measured about itself.
         flags: every reason for caution; empty if there is none.
         elapsed: seconds of wall clock.
+        fingerprint: of the rows that were weighed; ``wb.compare`` refuses results whose data
+            differ. None where the rows are not known, as in files of older versions.
     """
 
     log_evidence: float
@@ -84,6 +97,7 @@ class Evidence:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     flags: tuple[Status, ...] = ()
     elapsed: float = 0.0
+    fingerprint: Fingerprint | None = None
 
     @property
     def status(self) -> Status:
@@ -104,6 +118,20 @@ class Evidence:
 
     def __repr__(self) -> str:
         return f"<Evidence: {str(self).splitlines()[0]}; {self.status.label}>"
+
+    def _page(self) -> Page:
+        entries = export.first_entries(self.samples, MOST_ROWS)
+        heading, flags = str(self).splitlines()[0], [str(flag) for flag in self.flags]
+        if not entries:
+            return Page(heading, remarks=flags)
+        table = export.summarise(entries, self._weights(), PROBABILITY)
+        more = export.num_entries(self.samples) - len(entries)
+        below = [f"{more:,} more entries of the parameters: see summary()"] if more else []
+        return Page(heading, table.columns, table.texts(), (*flags, *below))
+
+    def _small_figure(self) -> Figure:
+        names = list(export.first_entries(self.samples, MOST_ENTRIES))
+        return self.plot_posterior(names) if names else self.plot()
 
     @property
     def rows_skipped(self) -> int:
@@ -130,7 +158,7 @@ class Evidence:
         chosen = generator.permutation(chosen)
         return {name: draws[chosen] for name, draws in self.samples.items()}
 
-    def summary(self, probability: float = 0.9) -> export.Table:
+    def summary(self, probability: float = PROBABILITY) -> export.Table:
         """Posterior mean, standard deviation and intervals of every parameter.
 
         Two intervals hold the probability: the equal-tailed one, between the quantiles that the
@@ -252,6 +280,7 @@ class Evidence:
             "elapsed": self.elapsed,
             "flags": [flag.name for flag in self.flags],
             "diagnostics": plain,
+            "fingerprint": None if self.fingerprint is None else self.fingerprint.plain(),
             "order": list(arrays),
         }
         checkpoint.write(path, SCHEMA, arrays, metadata)
@@ -265,6 +294,7 @@ class Evidence:
             for full_name in metadata["order"]:
                 group, _, name = full_name.partition("/")
                 groups.setdefault(group, {})[name] = arrays[full_name]
+            seen = metadata.get("fingerprint")  # older files have none
             return cls(
                 log_evidence=float(metadata["log_evidence"]),
                 std_error=float(metadata["std_error"]),
@@ -276,6 +306,7 @@ class Evidence:
                 diagnostics=metadata["diagnostics"] | groups.get("diagnostics", {}),
                 flags=tuple(Status[name] for name in metadata["flags"]),
                 elapsed=float(metadata["elapsed"]),
+                fingerprint=None if seen is None else Fingerprint.from_plain(seen),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is not a complete result: {error!r}.") from error

@@ -15,6 +15,7 @@ import numpy as np
 
 from weighbridge.base import CheckpointError
 from weighbridge.data import RowPolicy
+from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
 from weighbridge.session import Session
 
@@ -75,6 +76,7 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
     return arrays, {
         "elapsed": session.elapsed,
         "weight_counts_rows": session.weight_counts_rows,
+        "fingerprint": None if session.fingerprint is None else session.fingerprint.plain(),
         "run": plain,
     }
 
@@ -94,6 +96,9 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
+    # Older files do not have it.
+    known = plain.get("fingerprint")
+    session.fingerprint = None if known is None else Fingerprint.from_plain(known)
 
 
 def _check_shapes(fresh: Arrays, saved: Arrays) -> None:

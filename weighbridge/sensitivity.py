@@ -15,8 +15,11 @@ from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.diagnostics import mcse
 from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
+from weighbridge.notebook import Page, Shown
 from weighbridge.numerics import check_seed, double_precision, jit, own
 from weighbridge.pointwise import Draws, draws_of, rows_of, total_log_likelihoods
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
 
 # Powers between which the sensitivity is a difference quotient, and what counts as sensitive:
 # Kallioinen et al. (2024).
@@ -26,8 +29,9 @@ SENSITIVE = 0.05
 NUM_PRIOR_DRAWS = 16_384
 
 
+@travels()
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Tabular, Shown):
     """How posterior and evidence answer to a stronger prior or likelihood; print it.
 
     Attributes:
@@ -71,19 +75,38 @@ class Sensitivity:
         error = math.hypot(self.evidence_prior_error, other.evidence_prior_error)
         return self.evidence_prior_slope - other.evidence_prior_slope, error
 
-    def __str__(self) -> str:
+    def _table(self) -> Table:
         rows = {
             entry: (f"{self.prior[entry]:.3f}", f"{self.likelihood[entry]:.3f}", text)
             for entry in self.prior
             for text in [self.verdict(entry)]
         }
-        slopes = (
+        return Table(("prior", "likelihood", ""), rows)
+
+    def _slopes(self) -> str:
+        return (
             f"log evidence: {self.evidence_prior_slope:+.3f} +- {self.evidence_prior_error:.2g} "
             "nats for each unit of the log of the prior's power, "
             f"{self.evidence_likelihood_slope:+.3f} +- {self.evidence_likelihood_error:.2g} of the "
             "likelihood's"
         )
-        return f"{Table(('prior', 'likelihood', ''), rows)}\n{slopes}"
+
+    def __str__(self) -> str:
+        return f"{self._table()}\n{self._slopes()}"
+
+    def _frame(self) -> Frame:
+        names = list(self.prior)
+        columns = {
+            "prior": list(self.prior.values()),
+            "likelihood": [self.likelihood[name] for name in names],
+            "verdict": [self.verdict(name) for name in names],
+        }
+        return Frame(columns, names, "entry")
+
+    def _page(self) -> Page:
+        table = self._table()
+        heading = "sensitivity to powers of the prior and of the likelihood"
+        return Page(heading, table.columns, table.texts(), [self._slopes()])
 
 
 @double_precision

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.base import DataError, MethodError, PyTree, Status
 from weighbridge.changes import Change, Changes
 from weighbridge.data import RowPolicy, num_rows, rechunk
 from weighbridge.estimators import SequentialMethod, SequentialRun
+from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
 from weighbridge.result import Evidence
+from weighbridge.travel import travels
 from weighbridge.watched import WatchedRun, annealing_steps
 
 
+@travels()
 @dataclass(frozen=True)
 class Update:
     """What one update of a stream brought.
@@ -76,6 +82,8 @@ class Session(Admission):
         else:
             self.run = WatchedRun(method, model, seed, first_island, changes)
         self.elapsed = 0.0
+        # Of the rows so far; None where they are not known one by one.
+        self.fingerprint: Fingerprint | None = Fingerprint()
 
     @property
     def changes(self) -> list[Change]:
@@ -92,15 +100,23 @@ class Session(Admission):
 
     def absorb(self, values: PyTree) -> None:
         """Bring in one chunk of admitted rows."""
+        self.absorb_by(self.run.absorb, values)
+
+    def absorb_by(self, absorb: Callable[[PyTree, np.ndarray], None], values: PyTree) -> None:
+        """Bring in one chunk by a function of rows and weights; remembers which rows came."""
         began = time.perf_counter()
-        self.run.absorb(*split_weight(values, bool(self.weight_counts_rows)))
+        rows, weight = split_weight(values, bool(self.weight_counts_rows))
+        absorb(rows, weight)
+        if self.fingerprint is not None:
+            self.fingerprint = self.fingerprint.add(rows, weight)
         self.elapsed += time.perf_counter() - began
 
     def result(self) -> Evidence:
         """The evidence so far."""
         if not self.run.path:
             raise DataError(nothing_to_weigh(self.checker.rows_left_out))
-        return self.run.result(self.elapsed, self.noticed())
+        found = self.run.result(self.elapsed, self.noticed())
+        return replace(found, fingerprint=self.fingerprint)
 
 
 def update_session(session: Session, values: PyTree) -> Update:

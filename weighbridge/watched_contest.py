@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -120,7 +119,8 @@ class WatchedContest(Contest):
         method: Any = elder.method
         session = self.begin(elder.model, method)
         session.weight_counts_rows = elder.weight_counts_rows
-        session.run = run or session.run
+        if run is not None:
+            session.run, session.fingerprint = run, elder.fingerprint
         _segments(session).competes = True
         self.sessions[name], self.parents[name] = session, parent
 
@@ -170,8 +170,5 @@ def _take(session: Session, chunk: PyTree, first: int | None) -> float:
     if first is None:
         session.absorb(chunk)
     else:
-        began = time.perf_counter()
-        values = split_weight(chunk, bool(session.weight_counts_rows))
-        _segments(session).restart(*values, first)
-        session.elapsed += time.perf_counter() - began
+        session.absorb_by(partial(_segments(session).restart, first=first), chunk)
     return annealing_steps(session.run) - before

@@ -23,6 +23,7 @@ from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.online_comparison import OnlineComparison
 from weighbridge.store import CheckpointStore
+from weighbridge.travel import travels
 
 Reason = Literal["end", "signal", "error"]
 
@@ -97,6 +98,7 @@ class Preparation(Protocol):
         ...
 
 
+@travels()
 class Watched(NamedTuple):
     """How a watch ended.
 

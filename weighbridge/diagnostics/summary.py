@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import MethodError
+from weighbridge.base import PROBABILITY, MethodError
 from weighbridge.diagnostics.convergence import ess, mcse, rhat
 from weighbridge.diagnostics.draws import scalar_chains
 from weighbridge.export import Table, highest_density_interval
@@ -16,23 +16,15 @@ from weighbridge.export import Table, highest_density_interval
 class Summary(Table):
     """A table whose columns are written as one reads them: whole ESS, R-hat to three places."""
 
-    def __str__(self) -> str:
-        rows = {
-            name: [_written(column, value) for column, value in zip(self.columns, values)]
-            for name, values in self.rows.items()
-        }
-        return str(Table(self.columns, rows))
+    def _text(self, column: str, value: float | str) -> str:
+        if not isinstance(value, str) and column.startswith("ESS"):
+            return f"{value:,.0f}"
+        if not isinstance(value, str) and column == "R-hat":
+            return f"{value:.3f}"
+        return super()._text(column, value)
 
 
-def _written(column: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    if column.startswith("ESS"):
-        return f"{value:,.0f}"
-    return f"{value:.3f}" if column == "R-hat" else f"{value:.4g}"
-
-
-def summarise(samples: Mapping[str, Any], probability: float = 0.94) -> Summary:
+def summarise(samples: Mapping[str, Any], probability: float = PROBABILITY) -> Summary:
     """Mean, spread, interval and diagnostics of every scalar entry.
 
     Args:

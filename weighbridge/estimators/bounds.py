@@ -11,6 +11,7 @@ import numpy as np
 from weighbridge import plots
 from weighbridge.base import DataError, PyTree, Status
 from weighbridge.result import Evidence
+from weighbridge.travel import travels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 CROSSED = 16.0
 
 
+@travels()
 class Verdict(NamedTuple):
     """Whether an estimate agrees with bounds; true if it does.
 
@@ -42,6 +44,7 @@ class Verdict(NamedTuple):
         return self.text
 
 
+@travels(if_possible=["data"])
 @dataclass(frozen=True, eq=False, repr=False)
 class Bounds:
     """Stochastic bounds on the log evidence of simulated data.

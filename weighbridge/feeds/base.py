@@ -7,11 +7,13 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from weighbridge.base import DataError
 from weighbridge.data import Values, slice_rows
+from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
 NoticeKind = Literal["gap", "duplicate", "unreadable"]
 
 
+@travels()
 class Notice(NamedTuple):
     """Something about a stream that a user should know, and that does not stop it.
 
@@ -27,6 +29,7 @@ class Notice(NamedTuple):
     text: str
 
 
+@travels()
 class Parcel(NamedTuple):
     """Rows that arrive together; an iterable of them is a stream with identifiers.
 

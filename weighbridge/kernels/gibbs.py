@@ -23,6 +23,7 @@ from weighbridge.kernels.blocks import (
 )
 from weighbridge.model import Model
 from weighbridge.target import Target
+from weighbridge.travel import travels
 
 
 class GibbsState(NamedTuple):
@@ -48,6 +49,7 @@ class GibbsInfo(NamedTuple):
 
 
 @jax.tree_util.register_pytree_node_class
+@travels()
 @dataclass(frozen=True)
 class Gibbs:
     r"""Update one block of parameters at a time, the others given.

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weighbridge.export import Table
+from weighbridge.notebook import Page, Shown
+from weighbridge.tabular import Frame, Tabular
+from weighbridge.travel import travels
+
+WORDS = {True: "pass", False: "FAIL", None: "-"}
 
 
+@travels()
 @dataclass(frozen=True)
 class Check:
     """One check of a model.
@@ -24,8 +30,9 @@ class Check:
     remedy: str = ""
 
 
+@travels()
 @dataclass(frozen=True)
-class ModelReport:
+class ModelReport(Tabular, Shown):
     """The checks of a model; print it, or ask whether all ``passed``.
 
     >>> report = ModelReport((Check("prior", True, "finite"), Check("rows", False, "no", "Sum.")))
@@ -52,9 +59,23 @@ class ModelReport:
         raise KeyError(f"There is no check {name!r}; there are {[c.name for c in self.checks]}.")
 
     def __str__(self) -> str:
-        words = {True: "pass", False: "FAIL", None: "-"}
         width = max((len(check.found) for check in self.checks), default=0)  # texts stand left
-        rows = {c.name: (words[c.passed], c.found.ljust(width)) for c in self.checks}
-        failed = [check for check in self.checks if check.passed is False]
-        remedies = (f"  {check.name}: {check.remedy}" for check in failed)
+        rows = {c.name: (WORDS[c.passed], c.found.ljust(width)) for c in self.checks}
+        remedies = (f"  {text}" for text in self._remedies())
         return "\n".join([str(Table(("outcome", "found".ljust(width)), rows)), *remedies])
+
+    def _remedies(self) -> list[str]:
+        return [f"{check.name}: {check.remedy}" for check in self.checks if check.passed is False]
+
+    def _frame(self) -> Frame:
+        columns = {
+            "outcome": [WORDS[check.passed] for check in self.checks],
+            "found": [check.found for check in self.checks],
+            "remedy": [check.remedy for check in self.checks],
+        }
+        return Frame(columns, [check.name for check in self.checks], "check")
+
+    def _page(self) -> Page:
+        rows = {check.name: (WORDS[check.passed], check.found) for check in self.checks}
+        heading = "all checks passed" if self.passed else "some checks failed"
+        return Page(heading, ("outcome", "found"), rows, self._remedies())
