@@ -54,9 +54,9 @@ def weigh(
     check_question(loaded, table)
     any_user_model = any(isinstance(model, Model) for model in loaded.values())
     source = table.open(as_floats=not any_user_model)
-    if source.ignored_columns:
-        note(f"left out columns that are not numbers: {', '.join(source.ignored_columns)}")
-    if table.target in source.ignored_columns:
+    if source.left_out:
+        note(f"left out columns that are not numbers: {', '.join(source.left_out)}")
+    if table.target in source.left_out:
         raise DataError(
             f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
             "first (labels into 0, 1, 2, ...)."

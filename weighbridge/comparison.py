@@ -6,13 +6,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from weighbridge import plots
+from weighbridge.admission import QuarantineFile
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
+from weighbridge.data import RowPolicy, columns_remark
 from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
 from weighbridge.model import Model
@@ -32,6 +34,13 @@ JEFFREYS = (
     (1.5 * math.log(10), "strong"),
     (2 * math.log(10), "very strong"),
 )
+
+
+class BadRows(NamedTuple):
+    """What becomes of rows that a model cannot use, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: QuarantineFile | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,12 @@ class Comparison:
         """Names of the models, the largest evidence first."""
         return sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
 
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which no model read."""
+        names = [name for result in self.results.values() for name in result.columns_left_out]
+        return list(dict.fromkeys(names))
+
     def bayes_factor_error(self, name: str) -> float:
         """Standard error of a model's log Bayes factor against the best."""
         return (
@@ -112,6 +127,7 @@ class Comparison:
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in ranked if flag in self.flags.get(name, ())]
             lines.append(f"  {', '.join(names)}: {flag}")
+        lines.extend(f"  {remark}" for remark in columns_remark(self.columns_left_out))
         return "\n".join(lines)
 
     def verdict(self, name: str) -> str:
@@ -156,6 +172,7 @@ class Comparison:
                 "probability_errors": clean(self.probability_errors),
                 "rows_skipped": self.rows_skipped,
                 "rows_quarantined": self.rows_quarantined,
+                "columns_left_out": self.columns_left_out,
                 "status": {
                     name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
                     for name in self.log_evidences
@@ -174,6 +191,8 @@ def compare(
     tolerance: float | None = None,
     time_limit: float | None = None,
     progress: bool | Reporter | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
 ) -> Comparison:
     r"""Weigh models against each other, from their results or from the data.
 
@@ -189,6 +208,10 @@ def compare(
         tolerance: for models: standard error (nats) of each log evidence to reach.
         time_limit: for models: seconds after which no more islands are added, all models together.
         progress: for models: True or False, or a reporter; by default a bar on a terminal.
+        on_bad_row: for models: what to do with rows that one of them cannot use: "raise", "skip"
+            them for all models and count them, or "quarantine": count them and append them to a
+            file, with the reason.
+        quarantine: that file.
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -219,13 +242,15 @@ def compare(
     if any(isinstance(model, Model) for model in models.values()):
         chosen, limits = resolve(method), Limits(tolerance, time_limit)
         limits.check(chosen)
-        results = _weigh(models, data, chosen, seed, limits, progress)
+        bad_rows = BadRows(on_bad_row, quarantine)
+        results = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
     else:
         results = _check_results(models)
-        if data is not None or method != "auto" or tolerance is not None or time_limit is not None:
+        given = (data, tolerance, time_limit, quarantine)
+        if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
             raise MethodError(
-                "data, method, tolerance and time_limit are for models; these are results. Leave "
-                "them out, or give the models instead."
+                "data, method, tolerance, time_limit, on_bad_row and quarantine are for models; "
+                "these are results. Leave them out, or give the models instead."
             )
     return compare_results(results, prior_odds, seed)
 
@@ -237,6 +262,7 @@ def _weigh(
     seed: int,
     limits: Limits,
     progress: bool | Reporter | None,
+    bad_rows: BadRows,
 ) -> dict[str, Evidence]:
     for name, model in models.items():
         if not isinstance(model, Model):
@@ -250,6 +276,8 @@ def _weigh(
         method,
         seed=seed,
         limits=limits,
+        on_bad_row=bad_rows.on_bad_row,
+        quarantine=bad_rows.quarantine,
         reporter=choose_reporter(progress),
     )
 

@@ -62,7 +62,7 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         numbered: whether reports tell the number of the round, as there may be several.
     """
     competitors, source, seed, policy, reporter = weighing
-    holders = {name: Held(c.model, *policy) for name, c in competitors.items()}
+    holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
     for block in source.blocks():
         for name, held in holders.items():
             held.add(competitors[name].view(block))
@@ -97,6 +97,7 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
                 policy.on_bad_row,
                 first_island,
                 policy.quarantine,
+                left_out=source.left_out,
             )
             for name in names
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge import checkpoint, diagnostics, export, plots
 from weighbridge.base import CheckpointError, MethodError
+from weighbridge.data import columns_remark
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
 
@@ -37,6 +38,8 @@ class Posterior:
         remarks: what the run has to say, such as that it was interrupted.
         max_depth: doublings of a trajectory at most, if there is such a limit.
         state: where the chains stand, for ``extend`` and ``save``.
+        columns_left_out: columns of the data that do not hold numbers, which the model did not
+            read.
     """
 
     samples: dict[str, np.ndarray]
@@ -48,6 +51,7 @@ class Posterior:
     remarks: tuple[str, ...] = ()
     max_depth: int | None = None
     state: dict[str, Any] = field(default_factory=dict)
+    columns_left_out: tuple[str, ...] = ()
     _extend: Callable[[int], Posterior] | None = None
 
     @property
@@ -101,7 +105,8 @@ class Posterior:
             header += f" by {type(self.kernel).__name__}"
         warm, drawn = self.seconds
         header += f" ({self.num_warmup:,} steps of warm-up, {warm + drawn:.1f} s)"
-        return "\n".join([header, str(self.summary()), *(f"  {w}" for w in self.warnings)])
+        remarks = [*self.warnings, *columns_remark(self.columns_left_out)]
+        return "\n".join([header, str(self.summary()), *(f"  {remark}" for remark in remarks)])
 
     def __repr__(self) -> str:
         count = len(self.warnings)
@@ -115,7 +120,7 @@ class Posterior:
                 "This posterior was loaded without its model. To go on, give it with its model: "
                 "wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
             )
-        return self._extend(num_samples)
+        return replace(self._extend(num_samples), columns_left_out=self.columns_left_out)
 
     def predict(
         self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0

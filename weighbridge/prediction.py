@@ -13,7 +13,7 @@ import numpy as np
 
 from weighbridge import plots
 from weighbridge.base import Array, DataError, MethodError, ModelError, PyTree
-from weighbridge.data import as_values, num_rows
+from weighbridge.data import num_rows, take_columns
 from weighbridge.export import Table
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.streams import Stream, random_numbers
@@ -176,7 +176,7 @@ def predict(
         raise MethodError(
             f"function must be callable as function(parameters, row), not {function!r}."
         )
-    rows = None if inputs is None else as_values(inputs)
+    rows, left_out = (None, {}) if inputs is None else take_columns(inputs)
     count = 1 if rows is None else num_rows(rows)
     if not count:
         raise DataError("inputs has no rows: there is nothing to predict.")
@@ -190,7 +190,12 @@ def predict(
             # Made on the host, so that no program is compiled for splitting keys.
             shape = (draws_at_once, rows_at_once, 2)
             key_data = numbers.integers(0, 2**32, shape, np.uint32)
-            block = _evaluate(_Static(function), some, few, key_data)
+            try:
+                block = _evaluate(_Static(function), some, few, key_data)
+            except ModelError as error:
+                if isinstance(asked := error.__cause__, KeyError) and asked.args[0] in left_out:
+                    raise left_out[asked.args[0]] from None
+                raise
             values = np.asarray(block, np.float64)
             if answer is None:
                 answer = np.empty((num_draws, count, *values.shape[2:]))

@@ -13,6 +13,7 @@ import numpy as np
 
 from weighbridge import checkpoint, export, plots
 from weighbridge.base import CheckpointError, MethodError, Status
+from weighbridge.data import columns_remark
 from weighbridge.numerics import check_count, systematic_indices
 from weighbridge.prediction import Function, Prediction, predict
 
@@ -95,7 +96,8 @@ class Evidence:
             f"log evidence {value} {error} ({self.method}, "
             f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
         )
-        return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
+        remarks = [*self.flags, *columns_remark(self.columns_left_out)]
+        return "\n".join([text, *(f"  {remark}" for remark in remarks)])
 
     def __repr__(self) -> str:
         return f"<Evidence: {str(self).splitlines()[0]}; {self.status.label}>"
@@ -109,6 +111,11 @@ class Evidence:
     def rows_quarantined(self) -> int:
         """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
         return int(self.diagnostics.get("rows_quarantined", 0))
+
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which the model did not read."""
+        return list(self.diagnostics.get("columns_left_out", ()))
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
@@ -269,6 +276,7 @@ class Evidence:
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
                 "rows_skipped": self.rows_skipped,
                 "rows_quarantined": self.rows_quarantined,
+                "columns_left_out": self.columns_left_out,
                 "elapsed": self.elapsed,
             }
         )
