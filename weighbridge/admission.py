@@ -56,17 +56,30 @@ class Admission:
         self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
         self.weight_counts_rows: bool | None = None
 
-    def admit(self, values: PyTree) -> PyTree:
-        """Check a block of rows; the first also checks the model against its columns."""
+    def admit(self, values: PyTree, unusable: np.ndarray | None = None) -> PyTree:
+        """Check a block of rows; the first also checks the model against its columns.
+
+        Args:
+            values: the rows.
+            unusable: those that another model cannot use, which are left out here too.
+        """
         before = self.weight_counts_rows
-        if num_rows(values) and before is None:
-            refuse_if_read(self.model, values, self.left_out)
-            self.weight_counts_rows = check_row_function(self.model, values)
+        self._check_model(values)
         try:
-            return self.checker(values)
+            return self.checker(values, unusable)
         except DataError:
             self.weight_counts_rows = before
             raise
+
+    def find_bad(self, values: PyTree) -> np.ndarray:
+        """Which rows of a block this model cannot use; nothing is counted."""
+        self._check_model(values)
+        return self.checker.find_bad(values)
+
+    def _check_model(self, values: PyTree) -> None:
+        if num_rows(values) and self.weight_counts_rows is None:
+            refuse_if_read(self.model, values, self.left_out)
+            self.weight_counts_rows = check_row_function(self.model, values)
 
     def noticed(self) -> dict[str, Any]:
         """What a result should tell about its rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -71,16 +72,21 @@ class _NotingRow(dict[str, Any]):
         return any(part.everything() for part in self.parts)
 
 
-def _take_apart(row: _NotingRow) -> tuple[list[Any], Any]:
+@dataclass(frozen=True, eq=False)  # two rows are never the same: JAX would remember the first
+class _Origin:
+    row: _NotingRow
+    names: tuple[str, ...]
+
+
+def _take_apart(row: _NotingRow) -> tuple[list[Any], _Origin]:
     row.taken_apart = True
-    columns = dict(zip(dict.keys(row), dict.values(row)))
-    return list(columns.values()), (tuple(columns), row)
+    return list(dict.values(row)), _Origin(row, tuple(dict.keys(row)))
 
 
-def _put_together(about: Any, leaves: Any) -> _NotingRow:
-    names, origin = about
-    part = _NotingRow(dict(zip(names, leaves)), origin.asked)
-    origin.parts.append(part)
+def _put_together(origin: _Origin, leaves: Any) -> _NotingRow:
+    part = _NotingRow(dict(zip(origin.names, leaves)), origin.row.asked)
+    if all(hasattr(leaf, "shape") for leaf in leaves):  # JAX also makes some of its own marks
+        origin.row.parts.append(part)
     return part
 
 

@@ -32,10 +32,15 @@ class Held(Admission):
         super().__init__(model, on_bad_row, quarantine, left_out)
         self.blocks: list[PyTree] = []
 
-    def add(self, values: PyTree) -> None:
-        """Take in one block; a likelihood that does not factorise has no rows to check."""
+    def add(self, values: PyTree, unusable: np.ndarray | None = None) -> None:
+        """Take in one block; a likelihood that does not factorise has no rows to check.
+
+        Args:
+            values: the block.
+            unusable: its rows that another model cannot use.
+        """
         if self.model.log_likelihood is not None:
-            values = self.admit(values)
+            values = self.admit(values, unusable)
         elif not self.blocks:
             refuse_if_read(self.model, values, self.left_out)
         if values is not None and num_rows(values):
