@@ -229,11 +229,11 @@ def test_results_tell_what_was_left_out(kind):
         result = wb.evidence(MODEL, given, QUICK)
         assert result.log_evidence == expected
         assert result.diagnostics["columns_left_out"] == ["city"]
-        assert "columns left out, which are not numbers: city" in str(result)
+        assert "left out columns that are not numbers: city" in str(result)
         assert json.loads(result.to_json())["columns_left_out"] == ["city"]
     comparison = wb.compare({"a": MODEL, "b": reads("y")}, data, QUICK)
     assert comparison.columns_left_out == ["city"]
-    assert "which are not numbers: city" in str(comparison)
+    assert "that are not numbers: city" in str(comparison)
     assert json.loads(comparison.to_json())["columns_left_out"] == ["city"]
 
 
@@ -258,7 +258,7 @@ def test_feeds_and_lags_of_polars_frames():
         parcels = [parcel for parcel in open_feed(given).read() if parcel is not None]
         values = np.concatenate([parcel.values["y"] for parcel in parcels])
         np.testing.assert_array_equal(values, [1, 2, np.nan])
-    with pytest.warns(UserWarning, match="which are not numbers: city"):
+    with pytest.warns(UserWarning, match="that are not numbers: city"):
         rows = wb.lagged(table, order=1)
     np.testing.assert_array_equal(rows["past"]["y"], [[1.0], [2.0]])
     lags = wb.Lagged(1)
@@ -289,7 +289,7 @@ def test_sampling_and_predicting_on_frames():
     data = pl.DataFrame({"y": [0.1, 0.2, 0.4], "city": CITIES})
     posterior = wb.sample(MODEL, data, num_samples=20, num_warmup=20, num_chains=4)
     assert posterior.columns_left_out == ("city",)
-    assert "which are not numbers: city" in str(posterior)
+    assert "that are not numbers: city" in str(posterior)
     line = posterior.predict(lambda p, row: p["mu"] + row["y"], data, num_draws=10)
     assert line.draws.shape == (10, 3)
     with pytest.raises(wb.DataError, match="'city' holds text"):

@@ -208,6 +208,6 @@ def columns_remark(names: Sequence[str]) -> list[str]:
     """What to say of columns that were left out: one line, or none.
 
     >>> columns_remark(["city", "when"]), columns_remark([])
-    (['columns left out, which are not numbers: city, when'], [])
+    (['left out columns that are not numbers: city, when'], [])
     """
-    return [f"columns left out, which are not numbers: {', '.join(names)}"] if names else []
+    return [f"left out columns that are not numbers: {', '.join(names)}"] if names else []
