@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import weighbridge as wb
+from weighbridge.column_scales import scale_remark
 from weighbridge.columns_read import refuse_if_read
 from weighbridge.data import TableReader, as_values, take_columns
 from weighbridge.feeds import open_feed
@@ -343,3 +344,25 @@ def test_compare_of_results_has_no_rows_to_refuse(tmp_path):
             wb.compare(results, **wrong)
     with pytest.raises(wb.DataError, match="on_bad_row='quarantine'"):
         wb.compare({"a": MODEL, "b": MODEL}, {"y": [0.1]}, QUICK, quarantine=tmp_path / "bad.jsonl")
+
+
+# --- scales that differ --------------------------------------------------------------------------
+
+
+def test_scales_that_differ_are_told(capsys):
+    rng = np.random.default_rng(0)
+    rows = {"a": rng.normal(size=50), "b": 1e5 * rng.normal(size=50)}
+    assert "a factor of 1e+05 (a 0.9" in scale_remark(reads("a", "b"), rows)
+    assert scale_remark(reads("a", "b"), {**rows, "b": rows["b"] / 1e3}) == ""
+    assert scale_remark(reads("a"), rows) == ""  # what nobody reads has no say
+    constant = {**rows, "b": np.full(50, 1e9)}
+    assert scale_remark(reads("a", "b"), constant) == ""
+    whole = {**rows, "b": np.round(rows["b"]).astype(np.int64)}
+    assert "standardise them" in scale_remark(reads("a", "b"), whole)
+    assert "[1]" in scale_remark(wb.zoo.mixture.model(2, 2), np.c_[rows["a"], rows["b"]])
+    result = wb.evidence(reads("a", "b"), rows, QUICK, progress=True)
+    assert "weighbridge: the scales of columns differ" in capsys.readouterr().err
+    assert "standardise them" in str(result)
+    quiet = wb.evidence(reads("a"), rows, QUICK, progress=False)
+    assert quiet.remarks == []
+    assert capsys.readouterr().err == ""

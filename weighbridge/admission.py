@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
+from weighbridge.column_scales import scale_remark
 from weighbridge.columns_read import refuse_if_read
 from weighbridge.data import LeftOut, RowChecker, RowPolicy, num_rows
 from weighbridge.model import Model
@@ -55,6 +56,7 @@ class Admission:
         self.model = model
         self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
         self.weight_counts_rows: bool | None = None
+        self.scale_remark = ""
 
     def admit(self, values: PyTree, unusable: np.ndarray | None = None) -> PyTree:
         """Check a block of rows; the first also checks the model against its columns.
@@ -64,7 +66,7 @@ class Admission:
             unusable: those that another model cannot use, which are left out here too.
         """
         before = self.weight_counts_rows
-        self._check_model(values)
+        self.check_model(values)
         try:
             return self.checker(values, unusable)
         except DataError:
@@ -73,13 +75,15 @@ class Admission:
 
     def find_bad(self, values: PyTree) -> np.ndarray:
         """Which rows of a block this model cannot use; nothing is counted."""
-        self._check_model(values)
+        self.check_model(values)
         return self.checker.find_bad(values)
 
-    def _check_model(self, values: PyTree) -> None:
+    def check_model(self, values: PyTree) -> None:
+        """Check the model against the columns of the first rows, and look at their scales."""
         if num_rows(values) and self.weight_counts_rows is None:
             refuse_if_read(self.model, values, self.left_out)
             self.weight_counts_rows = check_row_function(self.model, values)
+            self.scale_remark = scale_remark(self.model, values)
 
     def noticed(self) -> dict[str, Any]:
         """What a result should tell about its rows."""
@@ -88,6 +92,7 @@ class Admission:
             "rows_quarantined": self.checker.rows_quarantined,
             "weighted_rows": bool(self.weight_counts_rows),
             "columns_left_out": [str(name) for name in self.left_out],
+            "scale_remark": self.scale_remark,
         }
 
     def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:

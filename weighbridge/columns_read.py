@@ -115,14 +115,14 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
     if "weight" in left_out and model.log_likelihood is not None:
         # Read or not: without it every row would count once, and nobody would know.
         raise left_out["weight"]
-    asked, everything = _noted(model, values)
+    asked, everything = columns_asked(model, values)
     for name, error in left_out.items():
         if everything or name in asked:
             raise error
 
 
 @double_precision
-def _noted(model: Model, values: dict[str, Any]) -> tuple[set[str], bool]:
+def columns_asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool]:
     """The names that the likelihood asks for, and whether it looks at all columns."""
     asked: set[str] = set()
     row = _NotingRow(values, asked)

@@ -14,7 +14,7 @@ from weighbridge import plots
 from weighbridge.admission import QuarantineFile
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
-from weighbridge.data import RowPolicy, columns_remark
+from weighbridge.data import RowPolicy
 from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
 from weighbridge.model import Model
@@ -127,7 +127,8 @@ class Comparison:
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in ranked if flag in self.flags.get(name, ())]
             lines.append(f"  {', '.join(names)}: {flag}")
-        lines.extend(f"  {remark}" for remark in columns_remark(self.columns_left_out))
+        remarks = [remark for result in self.results.values() for remark in result.remarks]
+        lines.extend(f"  {remark}" for remark in dict.fromkeys(remarks))
         return "\n".join(lines)
 
     def verdict(self, name: str) -> str:

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
-from weighbridge.columns_read import refuse_if_read
 from weighbridge.data import RowChecker, RowPolicy, TableReader, num_rows, rechunk
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.feeds import Continuity, Notice
 from weighbridge.model import Model
-from weighbridge.model_rows import check_row_function
 from weighbridge.parallel import in_threads
 from weighbridge.session import Session
 from weighbridge.undo import restored_on_error
@@ -94,9 +92,7 @@ class Contest:
     def _admit(self, values: PyTree) -> PyTree:
         """Check rows for all models; the first also check the models against their columns."""
         for session in self.sessions.values():
-            if session.weight_counts_rows is None:
-                refuse_if_read(session.model, values, self.reader.left_out)
-                session.weight_counts_rows = check_row_function(session.model, values)
+            session.check_model(values)
         return self.checker(values)
 
     def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:

@@ -96,7 +96,7 @@ class Evidence:
             f"log evidence {value} {error} ({self.method}, "
             f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
         )
-        remarks = [*self.flags, *columns_remark(self.columns_left_out)]
+        remarks = [*self.flags, *self.remarks]
         return "\n".join([text, *(f"  {remark}" for remark in remarks)])
 
     def __repr__(self) -> str:
@@ -116,6 +116,12 @@ class Evidence:
     def columns_left_out(self) -> list[str]:
         """Columns of the data that do not hold numbers, which the model did not read."""
         return list(self.diagnostics.get("columns_left_out", ()))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know of the data: columns left out, and scales that make the run slow."""
+        scales = str(self.diagnostics.get("scale_remark", ""))
+        return [*columns_remark(self.columns_left_out), *([scales] if scales else [])]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
