@@ -46,8 +46,10 @@ def evidence(
 
     Args:
         model: a ``wb.Model``.
-        data: an array, a dict or other pytree of arrays with one leading axis, a data frame, the
-            path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
+        data: an array, a dict or other pytree of arrays with one leading axis, a data frame
+            (pandas, polars, Arrow), the path of a CSV, Parquet or NPZ file, or an iterator of such
+            chunks. Columns that do not hold numbers are left out, and told in the result; one that
+            the model reads is refused.
         method: a method object, or its name for the defaults.
         seed: the same seed gives the same numbers.
         tolerance: standard error (nats) to reach; islands are added until it is. Methods that
