@@ -19,7 +19,7 @@ def scale_remark(model: Model, values: PyTree) -> str:
     """What to say of columns whose scales differ by more than a factor of 1,000; else nothing.
 
     Under priors of one width the posterior is then narrower by that factor in some directions than
-    in others, and the way from the prior to it is longer: measured, three times the annealing.
+    in others, and the way from the prior to it is longer: measured, two to three times the seconds.
 
     Args:
         model: of rows; columns that it does not read do not count.
