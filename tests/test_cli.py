@@ -15,13 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 import weighbridge
+import weighbridge as wb
 from weighbridge import Evidence, cli, commands, lagged, zoo
+from weighbridge.named_models import load_all
 from weighbridge.sources import count_csv_rows, open_source
 from weighbridge.tables import Table
 
 pytestmark = pytest.mark.long
 
 SMALL = ["--islands", "4", "--particles", "8", "--chunk-size", "50", "--batch-size", "25"]
+QUICK = ["--method", "prior_sampling", "--islands", "4", "--particles", "64"]
 COMMAND = [sys.executable, "-c", "from weighbridge.cli import main; main()"]
 USER_FILE = """
 from __future__ import annotations
@@ -50,6 +53,26 @@ def made():
 
 def needs(something):
     return mean
+"""
+REGRESSION = """
+import jax.numpy as jnp
+import numpyro.distributions as dist
+import weighbridge as wb
+
+PRIOR = {"w": dist.Normal(0, 1).expand([2]).to_event(1), "b": dist.Normal(0, 1)}
+
+
+def log_likelihood(p, row):
+    line = p["w"][0] * row["a"] + p["w"][1] * row["b"] + p["b"]
+    return dist.Normal(line, 1.0).log_prob(row["out"])
+
+
+def of_groups(p, row):
+    return dist.Normal(p["w"][row["group"]] + p["b"] * row["a"], 1.0).log_prob(row["out"])
+
+
+model = wb.Model(PRIOR, log_likelihood)
+grouped = wb.Model(PRIOR, of_groups)
 """
 
 
@@ -168,11 +191,64 @@ def test_features_target_and_standardising():
 
 def test_standardising_is_exact_over_blocks(folder, monkeypatch):
     monkeypatch.setattr("weighbridge.sources.csv_file.BLOCK_BYTES", 256)
-    table = Table("table.csv", target="out", standardise=True)
-    mean, deviation = commands._measure(table.open(as_floats=True), table)
+    table, loaded = Table("table.csv", target="out", standardise=True), load_all(["linear"])
+    scales = commands._measure(table.open(loaded), table, loaded)
     values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]
-    np.testing.assert_allclose(mean, values.mean(axis=0))
-    np.testing.assert_allclose(deviation, values.std(axis=0))
+    np.testing.assert_allclose([scales[name][0] for name in "ab"], values.mean(axis=0))
+    np.testing.assert_allclose([scales[name][1] for name in "ab"], values.std(axis=0))
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_model_has_features_of_its_own():
+    own = run("compare linear@a linear@a,b table.csv --target out --json", *QUICK)
+    told = json.loads(own.stdout)["log_evidences"]
+    assert list(told) == ["linear@a", "linear@a,b"]
+    for name, features in (("linear@a", "a"), ("linear@a,b", "a,b")):
+        alone = run(f"evidence linear table.csv --target out --features {features} --json", *QUICK)
+        assert json.loads(alone.stdout)["log_evidence"] == told[name]
+    # Beside a model that takes all columns, and one from a file that reads what it wants.
+    Path("file.py").write_text(REGRESSION)
+    mixed = run("compare linear@b linear file.py:model@a,b table.csv --target out --json", *QUICK)
+    told = json.loads(mixed.stdout)["log_evidences"]
+    assert told["linear"] == json.loads(own.stdout)["log_evidences"]["linear@a,b"]
+    assert set(told) == {"linear@b", "linear", "file.py:model@a,b"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_row_with_a_gap_in_the_features_of_one_model_is_left_out_for_all():
+    rows = Path("table.csv").read_text().splitlines()
+    rows[3] = "1.0,,2.0"
+    Path("gap.csv").write_text("\n".join(rows))
+    models = "compare linear@a linear@a,b gap.csv --target out"
+    skipped = run(f"{models} --on-bad-row skip", *QUICK)
+    assert "119 observations, 1 skipped" in skipped.stdout
+    refused(models, says=["row 2", "column 'b' is nan"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_from_a_file_is_standardised_too():
+    Path("file.py").write_text(REGRESSION)
+    text = "table.csv --target out --standardise --json"
+    own = json.loads(run(f"evidence file.py:model {text}", *QUICK).stdout)
+    zoo_one = json.loads(run(f"evidence linear {text}", *QUICK).stdout)
+    # The same model, written down by a user, with the same draws from its prior.
+    assert np.isclose(own["log_evidence"], zoo_one["log_evidence"], rtol=1e-9)
+    # What --schema calls int stays as it is: here an index, which only a whole number can be.
+    values = np.loadtxt("table.csv", delimiter=",", skiprows=1)
+    groups = [f"{a:.6f},{int(a > 5)},{y:.6f}" for a, _, y in values]
+    Path("groups.csv").write_text("a,group,out\n" + "\n".join(groups) + "\n")
+    grouped = "evidence file.py:grouped groups.csv --target out --standardise"
+    refused(grouped, says=["fails on one row", "group: float64"])
+    run(f"{grouped} --schema group=int", *QUICK)
+
+
+def test_features_behind_a_model_are_told_from_a_path():
+    assert load_all(["linear@a, b"])["linear@a, b"].features == ("a", "b")
+    with pytest.raises(wb.ModelError, match=r"There is no file 'me@home/my.py'"):
+        load_all(["me@home/my.py:model"])
+    for wrong, says in (("linear@", "no columns after the @"), ("linear@a,a", "names 'a' twice")):
+        with pytest.raises(wb.DataError, match=says):
+            load_all([wrong])
 
 
 @pytest.mark.usefixtures("folder")
@@ -278,7 +354,12 @@ def test_version_and_help():
         ("evidence my.py:needs one.csv", ["needs() in my.py fails", "without arguments"]),
         ("evidence other.py:x one.csv", ["no file 'other.py'"]),
         ("evidence my.py:mean table.csv", ["KeyError: 'v'"]),
-        ("evidence my.py:mean one.csv --standardise", ["--standardise is for zoo models"]),
+        ("evidence my.py:mean one.csv --standardise", ["every column but the target", "--target"]),
+        ("evidence linear@a,z table.csv --target out", ["no column 'z'", "a, b, out"]),
+        ("compare linear linear@z table.csv --target out", ["no column 'z'", "a, b, out"]),
+        ("compare linear linear@name named.csv --target out", ["'name' was left out", "numbers"]),
+        ("evidence linear@a,out table.csv --target out", ["'out' is also named in 'linear@a,out'"]),
+        ("compare gaussian@a gaussian@b table.csv", ["describe different columns"]),
         ("compare my.py:mean autoregressive:2 one.csv", ["autoregressive:2", "wb.lagged"]),
         ("evidence autoregressive:120 one.csv", ["120 rows", "order=120", "smaller order"]),
         ("evidence autoregressive table.csv", ["one column, not 3", "--features"]),

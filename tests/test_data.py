@@ -126,8 +126,8 @@ def test_no_rows_are_allowed():
         ({"u": np.array([2**64 - 1])}, ["'u'", "64-bit"]),
         ({"u": [10**30, 1]}, ["'u'", "too large"]),
         ({1: [1.0], "a": [1.0]}, ["Column names"]),
-        (pd.DataFrame({"c": pd.Categorical([1, 2])}), ["'c'", "categorical", "codes"]),
-        (pa.table({"c": pa.array([1, 2]).dictionary_encode()}), ["'c'", "categorical", "codes"]),
+        (pd.DataFrame({"c": pd.Categorical(["a", "b"])}), ["'c'", "categorical", "codes"]),
+        (pa.table({"c": pa.array(["a"]).dictionary_encode()}), ["'c'", "categorical", "codes"]),
         (pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])}), ["'t'", "date or time", "seconds"]),
         (
             pd.DataFrame({"t": pd.to_datetime(["2020-01-01"], utc=True)}),

@@ -409,6 +409,22 @@ def test_models_of_different_views_are_watched_together(tmp_path):
     assert list(found.comparison.results) == ["linear", f"{tmp_path}/own.py:model"]
 
 
+def test_models_with_features_of_their_own_are_watched(tmp_path):
+    table(tmp_path / "rows.csv", 300)
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    named = [lines[0] + ",name", *(line + ",bob" for line in lines[1:])]
+    (tmp_path / "rows.csv").write_text("\n".join(named) + "\n")
+    display = Chunky()
+    found = here(tmp_path, ["linear@a", "linear"], "rows.csv", target="y", display=display)
+    assert "left out columns that are not numbers: name" in display.said
+    data = wb.zoo.linear.simulate(300, num_features=2, seed=1)
+    (last,) = events(tmp_path / "run", "update")[-1:]
+    for name, width in (("linear@a", 1), ("linear", 2)):
+        exact = wb.zoo.linear.log_evidence({"x": data["x"][:, :width], "y": data["y"]})
+        assert abs(last["log_evidences"][name] - exact) < 6 * last["std_errors"][name]
+    assert list(found.comparison.results) == ["linear@a", "linear"]
+
+
 def test_a_series_is_watched(tmp_path):
     rng = np.random.default_rng(0)
     series = [0.0]

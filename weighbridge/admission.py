@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
-from weighbridge.data import RowChecker, RowPolicy, num_rows
+from weighbridge.column_scales import scale_remark
+from weighbridge.columns_read import refuse_if_read
+from weighbridge.data import LeftOut, RowChecker, RowPolicy, num_rows
 from weighbridge.model import Model
 from weighbridge.model_rows import check_row_function
 from weighbridge.quarantine import Quarantine
@@ -46,26 +48,56 @@ def nothing_to_weigh(rows_left_out: int) -> str:
 
 
 class Admission:
-    """The gate that every block of rows passes, for one model."""
+    """The gate that every block of rows passes, for one model.
+
+    Args:
+        model: which the rows are for.
+        on_bad_row: what to do with rows that cannot be used.
+        quarantine: the file that they go to.
+        left_out: columns that were left out because they do not hold numbers, which the model
+            may not read; the same object as that of whoever reads the rows, which may meet more.
+    """
 
     def __init__(
-        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+        self,
+        model: Model,
+        on_bad_row: RowPolicy,
+        quarantine: QuarantineFile | None = None,
+        left_out: LeftOut | None = None,
     ) -> None:
         require_model(model)
+        self.left_out: LeftOut = {} if left_out is None else left_out
         self.model = model
         self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
         self.weight_counts_rows: bool | None = None
+        self.scale_remark = ""
 
-    def admit(self, values: PyTree) -> PyTree:
-        """Check a block of rows; the first also checks the model against its columns."""
+    def admit(self, values: PyTree, unusable: np.ndarray | None = None) -> PyTree:
+        """Check a block of rows; the first also checks the model against its columns.
+
+        Args:
+            values: the rows.
+            unusable: those that another model cannot use, which are left out here too.
+        """
         before = self.weight_counts_rows
-        if num_rows(values) and before is None:
-            self.weight_counts_rows = check_row_function(self.model, values)
+        self.check_model(values)
         try:
-            return self.checker(values)
+            return self.checker(values, unusable)
         except DataError:
             self.weight_counts_rows = before
             raise
+
+    def find_bad(self, values: PyTree) -> np.ndarray:
+        """Which rows of a block this model cannot use; nothing is counted."""
+        self.check_model(values)
+        return self.checker.find_bad(values)
+
+    def check_model(self, values: PyTree) -> None:
+        """Check the model against the columns of the first rows, and look at their scales."""
+        if num_rows(values) and self.weight_counts_rows is None:
+            refuse_if_read(self.model, values, self.left_out)
+            self.weight_counts_rows = check_row_function(self.model, values)
+            self.scale_remark = scale_remark(self.model, values)
 
     def noticed(self) -> dict[str, Any]:
         """What a result should tell about its rows."""
@@ -73,6 +105,8 @@ class Admission:
             "rows_skipped": self.checker.rows_skipped,
             "rows_quarantined": self.checker.rows_quarantined,
             "weighted_rows": bool(self.weight_counts_rows),
+            "columns_left_out": [str(name) for name in self.left_out],
+            "scale_remark": self.scale_remark,
         }
 
     def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:

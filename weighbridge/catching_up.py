@@ -12,7 +12,7 @@ import numpy as np
 from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.data import RowChecker, num_rows, rechunk, slice_rows
 from weighbridge.estimators.sequential import Kept
-from weighbridge.model_rows import check_row_function, split_weight
+from weighbridge.model_rows import split_weight
 from weighbridge.numerics import double_precision
 from weighbridge.row_values import row_blocks
 from weighbridge.session import Session
@@ -145,8 +145,7 @@ def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -
 
 def _admit(session: Session, values: PyTree) -> None:
     """Check rows that the others have: one that the new model cannot have is an error."""
-    if session.weight_counts_rows is None:
-        session.weight_counts_rows = check_row_function(session.model, values)
+    session.check_model(values)
     for reason, mask in session.check_rows(values).items():
         if np.any(mask):
             raise DataError(

@@ -8,19 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
-from weighbridge.data import RowChecker, RowPolicy, num_rows
+from weighbridge.data import RowChecker, RowPolicy, columns_remark, num_rows
 from weighbridge.estimators import Method
 from weighbridge.feeds import open_feed
 from weighbridge.lags import lagged
 from weighbridge.live import Display
-from weighbridge.model import Model
+from weighbridge.named_models import Loaded, load_all
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits
+from weighbridge.scaling import Scales, measure
 from weighbridge.sources import Source
 from weighbridge.tables import (
     Columns,
@@ -28,9 +27,9 @@ from weighbridge.tables import (
     check_question,
     competitors_of,
     features_of,
-    load_all,
     longest_memory,
     note,
+    scaled_features,
     stack_columns,
 )
 from weighbridge.views import Begun, see
@@ -52,22 +51,24 @@ def weigh(
     limits.check(method)
     loaded = load_all(specs)
     check_question(loaded, table)
-    any_user_model = any(isinstance(model, Model) for model in loaded.values())
-    source = table.open(as_floats=not any_user_model)
-    if source.ignored_columns:
-        note(f"left out columns that are not numbers: {', '.join(source.ignored_columns)}")
-    if table.target in source.ignored_columns:
+    source = table.open(loaded)
+    for remark in columns_remark(source.ignored_columns):
+        note(remark)
+    if table.target in source.left_out:
         raise DataError(
             f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
             "first (labels into 0, 1, 2, ...)."
         )
+    for name in [n for asked in loaded.values() for n in asked.features or ()]:
+        if name in source.left_out:
+            raise source.left_out[name]
     order = longest_memory(loaded)
-    scale = _measure(source, table) if table.standardise else None
+    scales = _measure(source, table, loaded) if table.standardise else None
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
     if first is None:
         raise DataError(f"{table.data} has no rows.")
-    competitors = competitors_of(loaded, table, first, scale)
+    competitors = competitors_of(loaded, table, first, scales)
     # What was read to see the columns is not read again, for a pipe has it only once.
     begun = [itertools.chain([first], blocks)]
 
@@ -81,7 +82,8 @@ def weigh(
         reopenable=source.reopenable,
     )
     if order:
-        named = _lag(named, features_of(table, first), scale, order)
+        asked = next(iter(loaded.values()))  # all of them describe the same columns
+        named = _lag(named, features_of(table, first, asked), scales, order)
     try:
         return weigh_together(
             competitors,
@@ -102,7 +104,7 @@ def weigh(
 def _lag(
     rows: Source,
     names: list[str],
-    scale: tuple[np.ndarray, np.ndarray] | None,
+    scales: Scales | None,
     order: int,
 ) -> Source:
     """The features of a table as a series: rows with their predecessors."""
@@ -110,7 +112,7 @@ def _lag(
     note(f"the evidence is conditional on the first {first} only")
     # As one array: a column that is named 'weight' or 'past' means nothing here.
     series = Source(
-        lambda: (stack_columns(block, names, scale) for block in rows.blocks()),
+        lambda: (stack_columns(block, names, scales) for block in rows.blocks()),
         num_rows=rows.num_rows,
         reopenable=rows.reopenable,
     )
@@ -128,45 +130,32 @@ def _finite_or_named(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield check(block)
 
 
-def _measure(source: Source, table: Table) -> tuple[np.ndarray, np.ndarray]:
+def _measure(source: Source, table: Table, loaded: Loaded) -> Scales:
     """Mean and standard deviation of every feature, in a pass of its own."""
     if not source.reopenable:
         raise DataError(
             "--standardise needs two passes over the data, and a stream can be read only once. "
             "Give a file."
         )
-    names: list[str] = []
-    count, mean, squares = 0.0, np.zeros(0), np.zeros(0)
-    for block in _finite_blocks(source, table, names):
-        if not count:
-            mean, squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])
-        # Chan, Golub & LeVeque (1983): moments of two blocks combined without cancellation.
-        block_mean = block.mean(axis=0)
-        total = count + len(block)
-        shift = block_mean - mean
-        squares += ((block - block_mean) ** 2).sum(axis=0) + shift**2 * count * len(block) / total
-        mean = mean + shift * len(block) / total
-        count = total
-    if not count:
-        raise DataError(f"{table.data} has no rows.")
-    deviation = np.sqrt(squares / count)
-    flat = [name for name, value in zip(names, deviation) if value == 0]
-    if flat:
-        raise DataError(f"Column {flat[0]!r} is constant and cannot be standardised; leave it out.")
-    scales = ", ".join(f"{n} ({m:.4g}, {s:.4g})" for n, m, s in zip(names, mean, deviation))
-    note(f"standardised, with column (mean, standard deviation): {scales}")
+
+    def features() -> Iterator[Columns]:
+        names: dict[str, None] = {}
+        for block in source.blocks():
+            if not names:
+                wanted = (scaled_features(table, block, asked) for asked in loaded.values())
+                names = dict.fromkeys(name for some in wanted for name in some)
+            yield {name: block[name] for name in names}
+
+    try:
+        scales = measure(features())
+    except DataError as error:
+        if any(asked.model is not None for asked in loaded.values()):
+            error.add_note("A column that --schema calls int is given to a model as it is.")
+        raise
+    told = ", ".join(f"{name} ({m:.4g}, {s:.4g})" for name, (m, s) in scales.items())
+    note(f"standardised, with column (mean, standard deviation): {told}")
     note("the evidence is that of the standardised columns")
-    return mean, deviation
-
-
-def _finite_blocks(source: Source, table: Table, names: list[str]) -> Iterator[np.ndarray]:
-    for columns in source.blocks():
-        if not names:
-            names.extend(features_of(table, columns))
-        block = stack_columns(columns, names)
-        block = block[np.isfinite(block).all(axis=1)]
-        if len(block):
-            yield block
+    return scales
 
 
 @dataclass(frozen=True)
@@ -204,8 +193,7 @@ def watch_table(
     """Weigh models on a table that may grow, until it ends or the event is set."""
     loaded = load_all(specs)
     check_question(loaded, table)
-    any_user_model = any(isinstance(model, Model) for model in loaded.values())
-    columns, schema = table.request(as_floats=not any_user_model)
+    columns, schema = table.request(loaded)
     feed = Begun(
         open_feed(
             table.data,
@@ -221,6 +209,8 @@ def watch_table(
         if stop.is_set():
             return Watched("signal", 0, None)
         raise DataError(f"{table.data} has no rows.")
+    for remark in columns_remark(feed.left_out):
+        display.say(remark)
     models, views = see(loaded, table, feed.first)
     plan = Plan(
         models,

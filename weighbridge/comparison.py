@@ -7,13 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from weighbridge import plots
+from weighbridge.admission import QuarantineFile
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
+from weighbridge.data import RowPolicy
 from weighbridge.estimators import Method, choose
 from weighbridge.export import Table
 from weighbridge.model import Model
@@ -36,6 +38,13 @@ JEFFREYS = (
     (1.5 * math.log(10), "strong"),
     (2 * math.log(10), "very strong"),
 )
+
+
+class BadRows(NamedTuple):
+    """What becomes of rows that a model cannot use, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: QuarantineFile | None
 
 
 @travels()
@@ -80,6 +89,12 @@ class Comparison(Tabular, Shown):
         """Names of the models, the largest evidence first."""
         return sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
 
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which no model read."""
+        names = [name for result in self.results.values() for name in result.columns_left_out]
+        return list(dict.fromkeys(names))
+
     def bayes_factor_error(self, name: str) -> float:
         """Standard error of a model's log Bayes factor against the best."""
         return (
@@ -121,7 +136,8 @@ class Comparison(Tabular, Shown):
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
-        return [*found, *self.remarks]
+        of_results = (remark for result in self.results.values() for remark in result.remarks)
+        return [*found, *dict.fromkeys([*self.remarks, *of_results])]
 
     def __str__(self) -> str:
         cautions = (f"  {text}" for text in self._cautions())
@@ -189,6 +205,7 @@ class Comparison(Tabular, Shown):
                 "rows_skipped": self.rows_skipped,
                 "rows_quarantined": self.rows_quarantined,
                 "remarks": list(self.remarks),
+                "columns_left_out": self.columns_left_out,
                 "status": {
                     name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
                     for name in self.log_evidences
@@ -208,6 +225,8 @@ def compare(
     time_limit: float | None = None,
     progress: bool | Reporter | None = None,
     same_data: bool = True,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
 ) -> Comparison:
     r"""Weigh models against each other, from their results or from the data.
 
@@ -226,6 +245,10 @@ def compare(
         same_data: results that were made on different data are refused: on other numbers of
             observations, or where columns of the same name and shape hold other rows (in whatever
             order). False compares them all the same, and says so in ``remarks``.
+        on_bad_row: for models: what to do with rows that one of them cannot use: "raise", "skip"
+            them for all models and count them, or "quarantine": count them and append them to a
+            file, with the reason.
+        quarantine: that file.
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -256,14 +279,16 @@ def compare(
     if any(isinstance(model, Model) for model in models.values()):
         (chosen, told), limits = choose(method, models.values()), Limits(tolerance, time_limit)
         limits.check(chosen)
-        weighed = _weigh(models, data, chosen, seed, limits, progress)
+        bad_rows = BadRows(on_bad_row, quarantine)
+        weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
         results = {n: replace(r, diagnostics=r.diagnostics | told) for n, r in weighed.items()}
     else:
         results = _check_results(models)
-        if data is not None or method != "auto" or tolerance is not None or time_limit is not None:
+        given = (data, tolerance, time_limit, quarantine)
+        if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
             raise MethodError(
-                "data, method, tolerance and time_limit are for models; these are results. Leave "
-                "them out, or give the models instead."
+                "data, method, tolerance, time_limit, on_bad_row and quarantine are for models; "
+                "these are results. Leave them out, or give the models instead."
             )
     return compare_results(results, prior_odds, seed, same_data=same_data)
 
@@ -275,6 +300,7 @@ def _weigh(
     seed: int,
     limits: Limits,
     progress: bool | Reporter | None,
+    bad_rows: BadRows,
 ) -> dict[str, Evidence]:
     for name, model in models.items():
         if not isinstance(model, Model):
@@ -288,6 +314,8 @@ def _weigh(
         method,
         seed=seed,
         limits=limits,
+        on_bad_row=bad_rows.on_bad_row,
+        quarantine=bad_rows.quarantine,
         reporter=choose_reporter(progress),
     )
 

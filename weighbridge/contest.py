@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
-from weighbridge.data import RowChecker, RowPolicy, num_rows, rechunk
+from weighbridge.data import RowChecker, RowPolicy, TableReader, num_rows, rechunk
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.feeds import Continuity, Notice
 from weighbridge.model import Model
-from weighbridge.model_rows import check_row_function
 from weighbridge.parallel import in_threads
 from weighbridge.session import Session
 from weighbridge.undo import restored_on_error
@@ -56,21 +55,24 @@ class Contest:
         self.sessions: dict[str, Session] = {}
         self.checker = RowChecker(on_bad_row, self._check_rows, quarantine)
         self.continuity = Continuity()
+        self.reader = TableReader()
 
     def begin(self, model: Model, method: str | Method) -> Session:
         """A run that has seen no rows, for the common gate; it does not take part yet."""
-        session = Session(model, resolve_sequential(method), self.seed, "raise")
+        chosen, left_out = resolve_sequential(method), self.reader.left_out
+        session = Session(model, chosen, self.seed, "raise", left_out=left_out)
         session.checker = self.checker
         return session
 
-    def take(self, values: PyTree, identifier: str | int | None) -> Taken:
+    def take(self, data: Any, identifier: str | int | None) -> Taken:
         """Check rows for all models and absorb them; on an error every one is as before."""
-        if num_rows(values) == 0:
-            raise DataError("The update has no rows. Skip it, or wait until there is one.")
         skipped, quarantined = self.checker.rows_skipped, self.checker.rows_quarantined
         steps = dict.fromkeys(self.sessions, 0.0)
         is_new, notice = True, None
         with self._undoable():
+            values = self.reader(data)
+            if num_rows(values) == 0:
+                raise DataError("The update has no rows. Skip it, or wait until there is one.")
             if identifier is not None:
                 is_new, notice = self.continuity.check(identifier)
             if is_new and num_rows(rows := self._admit(values)):
@@ -90,8 +92,7 @@ class Contest:
     def _admit(self, values: PyTree) -> PyTree:
         """Check rows for all models; the first also check the models against their columns."""
         for session in self.sessions.values():
-            if session.weight_counts_rows is None:
-                session.weight_counts_rows = check_row_function(session.model, values)
+            session.check_model(values)
         return self.checker(values)
 
     def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
@@ -107,6 +108,7 @@ class Contest:
         """A block after which, if it ends in an error, every model is as before."""
         checked, identifiers = self.checker.state(), self.continuity.state()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self.reader.undoable())
             for session in self.sessions.values():
                 stack.enter_context(restored_on_error(session))
                 stack.enter_context(session.run.undoable())

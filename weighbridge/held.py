@@ -10,7 +10,8 @@ import numpy as np
 
 from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.base import DataError, PyTree
-from weighbridge.data import RowPolicy, join, num_rows
+from weighbridge.columns_read import refuse_if_read
+from weighbridge.data import LeftOut, RowPolicy, join, num_rows
 from weighbridge.estimators import Tempering
 from weighbridge.estimators.anneal import Report
 from weighbridge.fingerprint import Fingerprint
@@ -24,15 +25,26 @@ class Held(Admission):
     """All observations of a model, checked and held in memory, for methods that need them so."""
 
     def __init__(
-        self, model: Model, on_bad_row: RowPolicy, quarantine: QuarantineFile | None = None
+        self,
+        model: Model,
+        on_bad_row: RowPolicy,
+        quarantine: QuarantineFile | None = None,
+        left_out: LeftOut | None = None,
     ) -> None:
-        super().__init__(model, on_bad_row, quarantine)
+        super().__init__(model, on_bad_row, quarantine, left_out)
         self.blocks: list[PyTree] = []
 
-    def add(self, values: PyTree) -> None:
-        """Take in one block; a likelihood that does not factorise has no rows to check."""
+    def add(self, values: PyTree, unusable: np.ndarray | None = None) -> None:
+        """Take in one block; a likelihood that does not factorise has no rows to check.
+
+        Args:
+            values: the block.
+            unusable: its rows that another model cannot use.
+        """
         if self.model.log_likelihood is not None:
-            values = self.admit(values)
+            values = self.admit(values, unusable)
+        elif not self.blocks:
+            refuse_if_read(self.model, values, self.left_out)
         if values is not None and num_rows(values):
             self.blocks.append(values)
 
@@ -76,8 +88,10 @@ def hold(
     """All observations that a function was given for a model, checked, and their weights."""
     if data is None and model.log_likelihood is not None:
         raise DataError(f"{caller} needs rows for this model: give it data.")
-    held = Held(model, on_bad_row, quarantine)
-    if data is not None:
-        for block in open_source(data).blocks():
-            held.add(block)
+    if data is None:
+        return Held(model, on_bad_row, quarantine).contents()
+    source = open_source(data)
+    held = Held(model, on_bad_row, quarantine, source.left_out)
+    for block in source.blocks():
+        held.add(block)
     return held.contents()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,16 @@ import numpy as np
 from jax import tree_util
 
 from weighbridge.base import DataError
-from weighbridge.data import NumpyArray, Values, as_values, column_names, join, num_rows
+from weighbridge.data import (
+    NumpyArray,
+    TableReader,
+    Values,
+    as_values,
+    column_names,
+    columns_remark,
+    join,
+    num_rows,
+)
 from weighbridge.sources import Source, open_source
 
 
@@ -32,6 +42,8 @@ def lagged(data: Any, order: int) -> Any:
 
     A column ``weight`` may only be 0 or 1, for a series has no repeated rows: with 0 a row is a
     predecessor and nothing else, such as the first rows of each of several series in a sequence.
+
+    Columns that do not hold numbers are left out, with a warning.
 
     Args:
         data: what ``wb.evidence`` takes: an array or a pytree of arrays, a data frame, a file, or
@@ -57,13 +69,14 @@ def lagged(data: Any, order: int) -> Any:
     if source.num_rows is not None:
         _check_length(source.num_rows, order)
     if source.in_memory and source.num_rows is not None:
+        _tell_left_out(source.ignored_columns)
         return Lagged(order)(join(list(source.blocks())))
     return Source(
         lambda: _lag_blocks(source, order),
         num_rows=None if source.num_rows is None else source.num_rows - order,
         reopenable=source.reopenable,
         in_memory=source.in_memory,
-        ignored_columns=source.ignored_columns,
+        left_out=source.left_out,
     )
 
 
@@ -89,10 +102,14 @@ class Lagged:
     def __init__(self, order: int, tail: Any = None) -> None:
         self.order = _check_order(order)
         self.tail: Values = None if tail is None else _last(as_values(tail), self.order)
+        self._reader = TableReader()
 
     def __call__(self, chunk: Any) -> Values:
         """The rows that a chunk completes; on an error the tail is as before."""
-        values = as_values(chunk)
+        with self._reader.undoable():
+            known = len(self._reader.left_out)
+            values = self._reader(chunk)
+            _tell_left_out(list(self._reader.left_out)[known:])
         if self.tail is not None:
             values = join([self.tail, _like(values, self.tail)])
         rows = _with_past(values, self.order)
@@ -120,6 +137,12 @@ def _check_length(rows: int, order: int) -> None:
             f"The series has {rows} rows, and with order={order} the first {order} are "
             f"predecessors only: give at least {order + 1} rows, or a smaller order."
         )
+
+
+def _tell_left_out(names: list[str]) -> None:
+    """Say which columns are not among the rows: there is no result that could tell it."""
+    for remark in columns_remark(names):
+        warnings.warn(f"wb.lagged: {remark}", UserWarning, stacklevel=3)
 
 
 def _lag_blocks(source: Source, order: int) -> Iterator[Values]:

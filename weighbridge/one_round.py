@@ -9,7 +9,10 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
+import numpy as np
+
 from weighbridge.base import MethodError, ModelError, PyTree
+from weighbridge.common_rows import CommonRows
 from weighbridge.competitor import Competitor
 from weighbridge.data import RowPolicy, join, num_rows, rechunk
 from weighbridge.estimators import SGAIS, SequentialMethod, Tempering
@@ -22,6 +25,9 @@ from weighbridge.session import Session
 from weighbridge.sources import Source
 
 OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
+# What a block becomes for a model, given the rows that another one cannot use.
+Gate = Callable[[PyTree, "np.ndarray | None"], PyTree]
+Cut = Callable[[Mapping[str, Gate], CommonRows, Iterable[PyTree]], Iterator[dict[str, PyTree]]]
 
 
 class Policy(NamedTuple):
@@ -62,10 +68,12 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         numbered: whether reports tell the number of the round, as there may be several.
     """
     competitors, source, seed, policy, reporter = weighing
-    holders = {name: Held(c.model, *policy) for name, c in competitors.items()}
+    holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
+    common = CommonRows(competitors, policy.on_bad_row, source.left_out)
     for block in source.blocks():
+        unusable = common.unusable(block)
         for name, held in holders.items():
-            held.add(competitors[name].view(block))
+            held.add(competitors[name].view(block), unusable)
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         number = first_island // method.num_islands + 1 if numbered else 0
@@ -97,13 +105,15 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
                 policy.on_bad_row,
                 first_island,
                 policy.quarantine,
+                left_out=source.left_out,
             )
             for name in names
         }
         reporter.start(source.num_rows)
-        views = {name: competitors[name].view for name in names}
+        common = CommonRows(competitors, policy.on_bad_row, source.left_out)
+        gates = {name: partial(_pass, sessions[name], competitors[name].view) for name in names}
         sizes = partial(method.chunk_after, in_memory=source.in_memory)
-        cut = partial(_admitted_chunks, sizes=sizes)
+        cut: Cut = partial(_admitted_chunks, sizes=sizes)
         if shuffled:
             cut = partial(
                 _shuffled_chunks,
@@ -111,7 +121,7 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
                     in_random_order, seed=seed, first_island=first_island, size_after=sizes
                 ),
             )
-        for chunks in cut(sessions, views, source.blocks()):
+        for chunks in cut(gates, common, source.blocks()):
             for name, session in sessions.items():
                 if name in chunks and num_rows(chunks[name]):
                     with _told_if(shuffled):
@@ -153,35 +163,47 @@ def is_shuffled(method: SequentialMethod, source: Source) -> bool:
     return bool(method.shuffle)
 
 
+def _pass(
+    session: Session,
+    view: Callable[[PyTree], PyTree],
+    block: PyTree,
+    unusable: np.ndarray | None,
+) -> PyTree:
+    """Rows of the common data as a model sees them, without those that cannot be used."""
+    return session.admit(view(block), unusable)
+
+
 def _admitted_chunks(
-    sessions: Mapping[str, Session],
-    views: Mapping[str, Callable[[PyTree], PyTree]],
+    gates: Mapping[str, Gate],
+    common: CommonRows,
     blocks: Iterable[PyTree],
     sizes: Callable[[int], int],
 ) -> Iterator[dict[str, PyTree]]:
     """Chunks as each model sees them; every model checks the rows before the first takes them."""
-    if len(sessions) == 1:
-        ((name, session),) = sessions.items()
+    if len(gates) == 1:
+        ((name, gate),) = gates.items()
         # Checked before they are cut, so that rows which are skipped leave no short chunks.
-        admitted = (session.admit(views[name](block)) for block in blocks)
+        admitted = (gate(block, common.unusable(block)) for block in blocks)
         for chunk in rechunk(admitted, sizes):
             yield {name: chunk}
         return
     for block in rechunk(blocks, sizes):
-        yield {name: session.admit(views[name](block)) for name, session in sessions.items()}
+        unusable = common.unusable(block)
+        yield {name: gate(block, unusable) for name, gate in gates.items()}
 
 
 def _shuffled_chunks(
-    sessions: Mapping[str, Session],
-    views: Mapping[str, Callable[[PyTree], PyTree]],
+    gates: Mapping[str, Gate],
+    common: CommonRows,
     blocks: Iterable[PyTree],
     order: Callable[[PyTree], Iterator[PyTree]],
 ) -> Iterator[dict[str, PyTree]]:
     """Chunks in random order; every row is checked, in the order as given, before any is taken."""
-    held: dict[str, list[PyTree]] = {name: [] for name in sessions}
+    held: dict[str, list[PyTree]] = {name: [] for name in gates}
     for block in blocks:
-        for name, session in sessions.items():
-            held[name].append(session.admit(views[name](block)))
+        unusable = common.unusable(block)
+        for name, gate in gates.items():
+            held[name].append(gate(block, unusable))
     streams = [order(join(rows)) if rows else iter(()) for rows in held.values()]
     for chunks in zip_longest(*streams):
         yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}

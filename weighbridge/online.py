@@ -9,7 +9,7 @@ from typing import Any
 
 from weighbridge import checkpoint
 from weighbridge.changes import Change, Changes
-from weighbridge.data import RowPolicy, as_values
+from weighbridge.data import RowPolicy, TableReader
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
@@ -65,6 +65,7 @@ class Online:
         self.extra: dict[str, Any] = {}
         self.quarantine = quarantine
         self._settings = changes
+        self._reader = TableReader()
         self._session = Session(
             model,
             resolve_sequential(method),
@@ -72,6 +73,7 @@ class Online:
             on_bad_row,
             quarantine=quarantine,
             changes=changes,
+            left_out=self._reader.left_out,
         )
 
     @property
@@ -89,7 +91,8 @@ class Online:
 
         All rows are checked before the first is absorbed: on bad data the state is as before.
         """
-        return update_session(self._session, as_values(data))
+        with self._reader.undoable():
+            return update_session(self._session, self._reader(data))
 
     def result(self) -> Evidence:
         """The evidence of everything seen, with the posterior and the path."""

@@ -16,7 +16,7 @@ from weighbridge.comparison import Comparison, compare_results
 from weighbridge.comparison_state import SCHEMA, check_entrants, entrants_state, restore_entrants
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.contest import Methods, check_models, choose_methods
-from weighbridge.data import RowPolicy, as_values
+from weighbridge.data import RowPolicy
 from weighbridge.entrants import Entrants
 from weighbridge.estimators import Method
 from weighbridge.history import History
@@ -165,7 +165,7 @@ class OnlineComparison:
                 numbers leave out some that is noticed: see ``notices`` of the update.
         """
         began, before, known = time.perf_counter(), self.log_evidences, len(self.changes)
-        taken = self._entrants.contest.take(as_values(data), identifier)
+        taken = self._entrants.contest.take(data, identifier)
         self._entrants.welcome(before, taken.annealing_steps)
         probabilities, errors = self._entrants.probabilities()
         log_evidences = self.log_evidences

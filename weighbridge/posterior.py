@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge import arviz_export, checkpoint, diagnostics, export, plots
 from weighbridge.base import PROBABILITY, CheckpointError, MethodError
+from weighbridge.data import columns_remark
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
@@ -42,6 +43,8 @@ class Posterior(Shown):
         remarks: what the run has to say, such as that it was interrupted.
         max_depth: doublings of a trajectory at most, if there is such a limit.
         state: where the chains stand, for ``extend`` and ``save``.
+        columns_left_out: columns of the data that do not hold numbers, which the model did not
+            read.
     """
 
     samples: dict[str, np.ndarray]
@@ -53,6 +56,7 @@ class Posterior(Shown):
     remarks: tuple[str, ...] = ()
     max_depth: int | None = None
     state: dict[str, Any] = field(default_factory=dict)
+    columns_left_out: tuple[str, ...] = ()
     _extend: Callable[[int], Posterior] | None = None
 
     @property
@@ -115,15 +119,19 @@ class Posterior(Shown):
         warm, drawn = self.seconds
         return f"{header} ({self.num_warmup:,} steps of warm-up, {warm + drawn:.1f} s)"
 
+    def _cautions(self) -> tuple[str, ...]:
+        return (*self.warnings, *columns_remark(self.columns_left_out))
+
     def __str__(self) -> str:
-        return "\n".join([self._header(), str(self.summary()), *(f"  {w}" for w in self.warnings)])
+        cautions = (f"  {caution}" for caution in self._cautions())
+        return "\n".join([self._header(), str(self.summary()), *cautions])
 
     def _page(self) -> Page:
         entries = self._first_entries(MOST_ROWS)
         table = diagnostics.summarise(entries)
         more = export.num_entries(self.flat()) - len(entries)
         below = [f"{more:,} more entries of the parameters: see summary()"] if more else []
-        return Page(self._header(), table.columns, table.texts(), (*self.warnings, *below))
+        return Page(self._header(), table.columns, table.texts(), (*self._cautions(), *below))
 
     def _small_figure(self) -> Figure:
         return self.plot_posterior(list(self._first_entries(MOST_ENTRIES)))
@@ -146,7 +154,7 @@ class Posterior(Shown):
                 "This posterior was loaded, or pickled, without its model. To go on, give it "
                 "with its model: wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
             )
-        return self._extend(num_samples)
+        return replace(self._extend(num_samples), columns_left_out=self.columns_left_out)
 
     def predict(
         self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from weighbridge import plots
 from weighbridge.base import PROBABILITY, Array, DataError, MethodError, ModelError, PyTree
-from weighbridge.data import as_values, num_rows
+from weighbridge.data import num_rows, take_columns
 from weighbridge.export import Table, highest_density_intervals
 from weighbridge.notebook import MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_seed, double_precision
@@ -228,7 +228,7 @@ def predict(
     from weighbridge.own_arrays import with_own_arrays  # it loads NumPyro, which takes a while
 
     function = with_own_arrays(function)
-    rows = None if inputs is None else as_values(inputs)
+    rows, left_out = (None, {}) if inputs is None else take_columns(inputs)
     count = 1 if rows is None else num_rows(rows)
     if not count:
         raise DataError("inputs has no rows: there is nothing to predict.")
@@ -242,7 +242,12 @@ def predict(
             # Made on the host, so that no program is compiled for splitting keys.
             shape = (draws_at_once, rows_at_once, 2)
             key_data = numbers.integers(0, 2**32, shape, np.uint32)
-            block = _evaluate(_Static(function), some, few, key_data)
+            try:
+                block = _evaluate(_Static(function), some, few, key_data)
+            except ModelError as error:
+                if isinstance(asked := error.__cause__, KeyError) and asked.args[0] in left_out:
+                    raise left_out[asked.args[0]] from None
+                raise
             values = np.asarray(block, np.float64)
             if answer is None:
                 answer = np.empty((num_draws, count, *values.shape[2:]))

@@ -11,7 +11,7 @@ from jax import tree_util
 
 from weighbridge import plots
 from weighbridge.base import PROBABILITY, DataError, MethodError, PyTree
-from weighbridge.data import as_values, num_rows
+from weighbridge.data import num_rows, take_columns
 from weighbridge.export import Table, highest_density_intervals
 from weighbridge.model import Model
 from weighbridge.notebook import Page, Shown
@@ -218,7 +218,7 @@ def _value(name: str, function: Statistic, column: np.ndarray) -> float:
 def _all_rows(model: Model, data: Any) -> PyTree:
     """Every observation, repeated ones as often as they count."""
     if model.log_likelihood is None:
-        return as_values(data)
+        return take_columns(data).values
     values, weight = rows_of(model, data)
     counts = np.round(weight).astype(int)
     if not np.allclose(counts, weight):

@@ -13,6 +13,7 @@ import numpy as np
 
 from weighbridge import arviz_export, checkpoint, export, plots
 from weighbridge.base import PROBABILITY, CheckpointError, MethodError, Status
+from weighbridge.data import columns_remark
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count, systematic_indices
@@ -107,21 +108,20 @@ class Evidence(Shown):
     def __str__(self) -> str:
         value = _digits(self.log_evidence, self.std_error)
         about = [self.method]
-        if "chosen" in self.diagnostics:
-            about[0] += f" ({self.diagnostics['chosen']})"
         if self.num_observations:  # a total log-likelihood has none that could be counted
             skipped = left_out(self.rows_skipped, self.rows_quarantined)
             about.append(f"{counted(self.num_observations)}{skipped}")
         about.append(f"{self.elapsed:.1f} s")
         text = f"log evidence {value} +- {digits_of_error(self.std_error)} ({', '.join(about)})"
-        return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
+        remarks = [*self.flags, *self.remarks]
+        return "\n".join([text, *(f"  {remark}" for remark in remarks)])
 
     def __repr__(self) -> str:
         return f"<Evidence: {str(self).splitlines()[0]}; {self.status.label}>"
 
     def _page(self) -> Page:
         entries = export.first_entries(self.samples, MOST_ROWS)
-        heading, flags = str(self).splitlines()[0], [str(flag) for flag in self.flags]
+        heading, flags = str(self).splitlines()[0], [*map(str, self.flags), *self.remarks]
         if not entries:
             return Page(heading, remarks=flags)
         table = export.summarise(entries, self._weights(), PROBABILITY)
@@ -142,6 +142,17 @@ class Evidence(Shown):
     def rows_quarantined(self) -> int:
         """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
         return int(self.diagnostics.get("rows_quarantined", 0))
+
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which the model did not read."""
+        return list(self.diagnostics.get("columns_left_out", ()))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else to know: columns left out, scales that make the run slow, what auto chose."""
+        told = (str(self.diagnostics.get(name, "")) for name in ("scale_remark", "chosen"))
+        return [*columns_remark(self.columns_left_out), *filter(None, told)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
@@ -322,6 +333,7 @@ class Evidence(Shown):
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
                 "rows_skipped": self.rows_skipped,
                 "rows_quarantined": self.rows_quarantined,
+                "columns_left_out": self.columns_left_out,
                 "elapsed": self.elapsed,
             }
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from weighbridge.numerics import check_count, check_seed
 from weighbridge.posterior import Posterior
 from weighbridge.progress import choose_chain_reporter
 from weighbridge.sampler import Sampler
+from weighbridge.sources import open_source
 
 # Rows of a mini-batch, for kernels that take one at every step.
 BATCH_ROWS = 256
@@ -91,10 +93,14 @@ def sample(
         raise MethodError(f"kernel must be a kernel such as wb.NUTS(), not {chosen!r}.")
     require_model(model)
     posterior = Posterior.load(resume) if isinstance(resume, str | Path) else resume
-    rows = hold(model, data, "wb.sample", on_bad_row, quarantine)
+    source = None if data is None else open_source(data)
+    rows = hold(model, source, "wb.sample", on_bad_row, quarantine)
+    left_out = () if source is None else tuple(source.ignored_columns)
     prepared = prepare(model, rows, chosen, batch_size)
     reporter = choose_chain_reporter(progress)
     sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
     if posterior is not None:
-        return sampler.resume(posterior, num_samples)
-    return sampler.run(num_samples, num_warmup, initial)
+        drawn = sampler.resume(posterior, num_samples)
+    else:
+        drawn = sampler.run(num_samples, num_warmup, initial)
+    return replace(drawn, columns_left_out=left_out)

@@ -11,7 +11,7 @@ import numpy as np
 from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.base import DataError, MethodError, PyTree, Status
 from weighbridge.changes import Change, Changes
-from weighbridge.data import RowPolicy, num_rows, rechunk
+from weighbridge.data import LeftOut, RowPolicy, num_rows, rechunk
 from weighbridge.estimators import SequentialMethod, SequentialRun
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
@@ -71,8 +71,9 @@ class Session(Admission):
         first_island: int = 0,
         quarantine: QuarantineFile | None = None,
         changes: Changes | None = None,
+        left_out: LeftOut | None = None,
     ) -> None:
-        super().__init__(model, on_bad_row, quarantine)
+        super().__init__(model, on_bad_row, quarantine, left_out)
         if changes is not None and not isinstance(changes, Changes):
             raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
         self.method = method

@@ -1,32 +1,28 @@
-"""What the command line is given: models by name, and tables as their observations."""
+"""Tables that the command line is given, and how each of its models sees their rows."""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from weighbridge import zoo
-from weighbridge.base import DataError, MethodError, ModelError, PyTree
+from weighbridge.base import DataError, ModelError, PyTree
 from weighbridge.competitor import Competitor, as_it_is
-from weighbridge.model import Model
-from weighbridge.sources import Source, count_csv_rows, open_source
+from weighbridge.named_models import Asked, Loaded
+from weighbridge.scaling import Scales, scaled
+from weighbridge.sources import Source, check_present, count_csv_rows, open_source
 
 Columns = dict[str, np.ndarray]
-Parsed = tuple[zoo.Entry, str | None]
-Loaded = Mapping[str, Model | Parsed]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table on disk or standard input, and which of its columns a zoo model gets."""
+    """A table on disk or standard input, and which of its columns the models get."""
 
     data: str
     target: str | None = None
@@ -44,36 +40,52 @@ class Table:
             raise DataError("--features is empty: name columns as A,B,...")
         return names
 
-    def open(self, as_floats: bool) -> Source:
+    def features_for(self, loaded: Loaded) -> list[str] | None:
+        """The features of all models together; None if one of them takes all that are numeric."""
+        named = self.feature_names
+        lists = [named if m.features is None else list(m.features) for m in loaded.values()]
+        if any(names is None for names in lists):
+            return None
+        for spec, names in zip(loaded, lists):
+            if self.target in (names or []):
+                where = "--features" if loaded[spec].features is None else repr(spec)
+                raise DataError(
+                    f"The target {self.target!r} is also named in {where}: take it out there."
+                )
+        return list(dict.fromkeys(name for names in lists for name in names or []))
+
+    def open(self, loaded: Loaded) -> Source:
         """Open the table, with all its numeric columns or just those that were named."""
-        columns, schema = self.request(as_floats)
+        columns, schema = self.request(loaded)
         return open_source(self.data, columns=columns, schema=schema)
 
-    def request(self, as_floats: bool) -> tuple[list[str] | None, dict[str, type] | None]:
+    def request(self, loaded: Loaded) -> tuple[list[str] | None, dict[str, type] | None]:
         """The columns to read and their types; None for all that are numeric, and as they come.
 
-        Args:
-            as_floats: whether whole numbers in a column that was named become floats.
+        Whole numbers in a column that was named become floats, unless a model is from a file.
         """
-        schema = _parse_schema(self.schema)
-        names = self.feature_names
-        columns = None
-        if names is not None:
-            if self.target in names:
+        schema = self.types
+        names = self.features_for(loaded)
+        if names is None:
+            return None, schema or None
+        named = self.feature_names or []
+        twice = [name for name in named if named.count(name) > 1]
+        if twice:
+            raise DataError(f"--features names {twice[0]!r} twice: take one of them out.")
+        columns = [*names, *([self.target] if self.target else [])]
+        for name in schema:
+            if name not in columns:
                 raise DataError(
-                    f"The target {self.target!r} is also named in --features: take it out there."
+                    f"--schema names {name!r}, which is neither in --features nor --target."
                 )
-            twice = [name for name in names if names.count(name) > 1]
-            if twice:
-                raise DataError(f"--features names {twice[0]!r} twice: take one of them out.")
-            columns = [*names, *([self.target] if self.target else [])]
-            for name in schema:
-                if name not in columns:
-                    raise DataError(
-                        f"--schema names {name!r}, which is neither in --features nor --target."
-                    )
-            schema = dict.fromkeys(columns, float) | schema if as_floats else schema
+        if all(asked.model is None for asked in loaded.values()):
+            schema = dict.fromkeys(columns, float) | schema
         return columns, schema or None
+
+    @property
+    def types(self) -> dict[str, type]:
+        """Types of columns that the user gave."""
+        return _parse_schema(self.schema)
 
     def count_rows(self, source: Source) -> int | None:
         """Rows of the table, as far as they can be known before it is read."""
@@ -94,72 +106,9 @@ def _parse_schema(text: str | None) -> dict[str, type]:
     return schema
 
 
-def load_model(spec: str) -> Model:
-    """The model ``file.py:name``; the name may be a ``wb.Model`` or a function that makes one."""
-    file_name, _, name = spec.rpartition(":")
-    module = _load_file(file_name)
-    found = getattr(module, name, None) if name else None
-    if callable(found) and not isinstance(found, Model):
-        try:
-            found = found()
-        except Exception as error:
-            raise ModelError(
-                f"{name}() in {file_name} fails: {type(error).__name__}: {error}. It must be a "
-                "wb.Model, or a function without arguments that returns one."
-            ) from error
-    if not isinstance(found, Model):
-        known = [key for key, value in vars(module).items() if isinstance(value, Model)]
-        has = f"it has {', '.join(known)}" if known else "it has none"
-        raise ModelError(f"{file_name} has no wb.Model named {name!r}; {has}.")
-    return found
-
-
-@functools.cache  # two models of one file are loaded once
-def _load_file(file_name: str) -> ModuleType:
-    path = Path(file_name)
-    if not path.is_file():
-        raise ModelError(f"There is no file {file_name!r} to take a model from. Check the path.")
-    module_name = f"weighbridge_user_{path.stem}"
-    module_spec = importlib.util.spec_from_file_location(module_name, path)
-    if module_spec is None or module_spec.loader is None:
-        raise ModelError(f"{file_name!r} is not a Python file.")
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_name] = module  # dataclasses look their module up there
-    sys.path.insert(0, str(path.resolve().parent))  # its own imports stand beside it
-    try:
-        module_spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        where = _line_in(file_name, error)
-        raise ModelError(f"{file_name} fails{where}: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-def _line_in(file_name: str, error: BaseException) -> str:
-    """Where in the user's file an error arose."""
-    path = Path(file_name).resolve()
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
-    return f" at line {lines[-1]}" if lines else ""
-
-
-def load_all(specs: Sequence[str]) -> Loaded:
-    """The models of several texts, by these texts."""
-    if len(set(specs)) < len(specs):
-        raise MethodError(f"A model is named twice in {list(specs)}.")
-    return {spec: _load(spec) for spec in specs}
-
-
-def _load(spec: str) -> Model | Parsed:
-    if spec.endswith(".py"):
-        raise ModelError(f"Name the model in {spec}: {spec}:NAME.")
-    return load_model(spec) if ".py:" in spec else zoo.parse(spec)
-
-
 def check_question(loaded: Loaded, table: Table) -> None:
     """Refuse models that do not describe the same thing: their evidences say nothing together."""
-    entries = {spec: model[0] for spec, model in loaded.items() if not isinstance(model, Model)}
+    entries = {spec: asked.entry for spec, asked in loaded.items() if asked.entry is not None}
     describing = [spec for spec, entry in entries.items() if not entry.needs_target]
     predicting = [spec for spec, entry in entries.items() if entry.needs_target]
     if describing and predicting:
@@ -172,64 +121,85 @@ def check_question(loaded: Loaded, table: Table) -> None:
             f"The model {describing[0]!r} describes all columns and has no target: leave out "
             "--target, and choose columns with --features."
         )
-    if table.standardise and len(entries) < len(loaded):
+    for spec in describing[1:]:
+        first, own = loaded[describing[0]].features, loaded[spec].features
+        if set(first or table.feature_names or ()) != set(own or table.feature_names or ()):
+            raise DataError(
+                f"{describing[0]} and {spec} describe different columns: the evidences of "
+                "different data cannot be compared. Give both the same columns, with --features."
+            )
+    if table.standardise and len(entries) < len(loaded) and table.target is None:
         raise DataError(
-            "--standardise is for zoo models; a model from a file gets its columns as they are."
+            "--standardise scales every column but the target, and a model from a file does not "
+            "say which one it predicts: name that column with --target."
         )
 
 
 def longest_memory(loaded: Loaded) -> int:
     """The most predecessors that a model needs: all of them are weighed on the rows after these."""
-    lags = {spec: m[0].lags(m[1]) for spec, m in loaded.items() if not isinstance(m, Model)}
-    longest = max(lags, key=lags.__getitem__, default=None)
-    if longest is None or not lags[longest]:
+    longest = max(loaded, key=lambda spec: loaded[spec].lags)
+    if not loaded[longest].lags:
         return 0
-    if len(lags) < len(loaded):
+    if any(asked.model is not None for asked in loaded.values()):
         raise DataError(
             f"{longest} describes rows with their predecessors, and a model from a file gets its "
             "rows as they are. Compare them in Python, both on the rows of wb.lagged."
         )
-    return lags[longest]
+    return loaded[longest].lags
 
 
 def competitors_of(
-    loaded: Loaded,
-    table: Table,
-    first: Columns,
-    scale: tuple[np.ndarray, np.ndarray] | None = None,
+    loaded: Loaded, table: Table, first: Columns, scales: Scales | None = None
 ) -> dict[str, Competitor]:
     """Every model with its view of the table, of which the first rows are known."""
     has_past = bool(longest_memory(loaded))
     return {
-        spec: Competitor(model, as_it_is)
-        if isinstance(model, Model)
-        else _zoo_competitor(model, table, first, scale, has_past)
-        for spec, model in loaded.items()
+        spec: _from_file(asked, table, first, scales)
+        if asked.entry is None
+        else _from_zoo(asked, asked.entry, table, first, scales, has_past)
+        for spec, asked in loaded.items()
     }
 
 
-def _zoo_competitor(
-    parsed: Parsed,
+def _from_file(asked: Asked, table: Table, first: Columns, scales: Scales | None) -> Competitor:
+    """A model that reads columns by their names: all of them, or those after its ``@``."""
+    assert asked.model is not None
+    if asked.features is None and scales is None:
+        return Competitor(asked.model, as_it_is)
+    kept = list(first)
+    if asked.features is not None:
+        kept = [*features_of(table, first, asked), *([table.target] if table.target else [])]
+    own = {n: scales[n] for n in scaled_features(table, first, asked)} if scales else {}
+
+    def view(columns: Columns) -> Columns:
+        chosen = {name: columns[name] for name in kept}
+        return chosen | {n: scaled(chosen[n], *scale) for n, scale in own.items()}
+
+    return Competitor(asked.model, view)
+
+
+def _from_zoo(
+    asked: Asked,
+    entry: zoo.Entry,
     table: Table,
     first: Columns,
-    scale: tuple[np.ndarray, np.ndarray] | None,
+    scales: Scales | None,
     has_past: bool,
 ) -> Competitor:
-    entry, option = parsed
     if entry.needs_target and table.target is None:
         raise DataError(
             f"The model {entry.name!r} predicts one column from the others: name it with "
             f"--target. There are {', '.join(first)}."
         )
-    names = features_of(table, first)
+    names = features_of(table, first, asked)
     try:
-        model = entry.build(len(names), option)
+        model = entry.build(len(names), asked.option)
     except ModelError as error:
         error.add_note(f"The columns are {', '.join(names)}: choose with --features.")
         raise
     if has_past:
-        return Competitor(model, functools.partial(_rows_of_series, entry, entry.lags(option)))
-    return Competitor(model, _rows_maker(entry, names, table, scale))
+        return Competitor(model, functools.partial(_rows_of_series, entry, asked.lags))
+    return Competitor(model, _rows_maker(entry, names, table, scales))
 
 
 def _rows_of_series(entry: zoo.Entry, num_lags: int, rows: PyTree) -> PyTree:
@@ -239,41 +209,54 @@ def _rows_of_series(entry: zoo.Entry, num_lags: int, rows: PyTree) -> PyTree:
     return entry.rows(np.hstack([rows["value"], rows["past"][:, :num_lags, 0]]), None)
 
 
-def features_of(table: Table, first: Columns) -> list[str]:
-    """Feature columns: those named, or all numeric ones but the target."""
+def features_of(table: Table, first: Columns, asked: Asked) -> list[str]:
+    """Feature columns of a model: its own, those of --features, or all numeric but the target."""
     if table.target is not None and table.target not in first:
         raise DataError(
             f"There is no column {table.target!r} for --target; there are {', '.join(first)}."
         )
-    names = table.feature_names or [name for name in first if name != table.target]
+    names = list(asked.features or table.feature_names or ())
+    check_present(list(first), names)
+    names = names or [name for name in first if name != table.target]
     if not names:
         raise DataError("There is no column of numbers besides the target: there are no features.")
-    for name in names:
-        if first[name].ndim != 1:
-            raise DataError(f"Column {name!r} is not a plain column of numbers.")
+    if asked.entry is not None or table.standardise:
+        for name in names:
+            if first[name].ndim != 1:
+                raise DataError(f"Column {name!r} is not a plain column of numbers.")
     return names
 
 
+def scaled_features(table: Table, first: Columns, asked: Asked) -> list[str]:
+    """The columns that --standardise scales for a model.
+
+    Those of a model from a file may be an index or a count, which it needs as they are: true/false
+    and what --schema calls int, and the column 'weight', stay so.
+    """
+    names = features_of(table, first, asked)
+    if asked.entry is not None:
+        return names
+    as_they_are = {name for name, kind in table.types.items() if kind is int} | {"weight"}
+    return [n for n in names if n not in as_they_are and first[n].dtype != np.bool_]
+
+
 def _rows_maker(
-    entry: zoo.Entry,
-    names: list[str],
-    table: Table,
-    scale: tuple[np.ndarray, np.ndarray] | None,
+    entry: zoo.Entry, names: list[str], table: Table, scales: Scales | None
 ) -> Callable[[Columns], PyTree]:
     def make(columns: Columns) -> PyTree:
-        features = stack_columns(columns, names, scale)
+        features = stack_columns(columns, names, scales)
         target = columns[table.target] if entry.needs_target and table.target else None
         return entry.rows(features, target)
 
     return make
 
 
-def stack_columns(
-    columns: Columns, names: list[str], scale: tuple[np.ndarray, np.ndarray] | None = None
-) -> np.ndarray:
-    """Features [n, d], standardised if there is a scale."""
-    features = np.stack([np.asarray(columns[name], np.float64) for name in names], axis=1)
-    return features if scale is None else (features - scale[0]) / scale[1]
+def stack_columns(columns: Columns, names: list[str], scales: Scales | None = None) -> np.ndarray:
+    """Features [n, d], standardised if there are scales."""
+    stacked = [np.asarray(columns[name], np.float64) for name in names]
+    if scales is not None:
+        stacked = [scaled(column, *scales[name]) for name, column in zip(names, stacked)]
+    return np.stack(stacked, axis=1)
 
 
 def note(text: str) -> None:

@@ -16,10 +16,10 @@ from weighbridge.data import num_rows
 from weighbridge.feeds import Cursor, Feed, Parcel
 from weighbridge.lags import Lagged
 from weighbridge.model import Model
+from weighbridge.named_models import Asked, Loaded
 from weighbridge.priors import Parameters
 from weighbridge.tables import (
     Columns,
-    Loaded,
     Table,
     competitors_of,
     features_of,
@@ -54,6 +54,11 @@ class Begun:
         close = getattr(self._rest, "close", None)
         if self.seekable and close is not None:  # it will be read anew, and need not stay open
             close()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Columns that do not hold numbers, as far as the feed tells them."""
+        return list(getattr(self._feed, "left_out", ()))
 
     def describe(self) -> str:
         """As the feed itself."""
@@ -107,12 +112,13 @@ def see(loaded: Loaded, table: Table, first: Columns) -> tuple[dict[str, Model],
     """The models, and what has to be done to rows of the table before these take them."""
     competitors = competitors_of(loaded, table, first)
     order = longest_memory(loaded)
-    names = features_of(table, first) if order else []
+    asked = next(iter(loaded.values()))  # of a series all models describe the same columns
+    names = features_of(table, first, asked) if order else []
     groups = {spec: _kind_of_view(loaded[spec]) for spec in loaded}
     if len(set(groups.values())) == 1:
         view = next(iter(competitors.values())).view
         return {spec: c.model for spec, c in competitors.items()}, Views({"": view}, names, order)
-    if "weight" in first:
+    if "weight" in first and any(asked.model is not None for asked in loaded.values()):
         raise DataError(
             "A column 'weight' counts repeated rows of a model from a file, and a model of the zoo "
             "takes it for a feature: watch them one by one, or rename the column."
@@ -122,12 +128,10 @@ def see(loaded: Loaded, table: Table, first: Columns) -> tuple[dict[str, Model],
     return models, Views(views, names, order)
 
 
-def _kind_of_view(model: Any) -> str:
+def _kind_of_view(asked: Asked) -> str:
     """Models of one kind take the same rows."""
-    if isinstance(model, Model):
-        return "table"
-    entry, option = model
-    return f"{entry.rows.__name__}, {entry.lags(option)}"
+    kind = "table" if asked.entry is None else f"{asked.entry.rows.__name__}, {asked.lags}"
+    return kind if asked.features is None else f"{kind}, {','.join(asked.features)}"
 
 
 def _seeing(competitor: Competitor, name: str) -> Model:

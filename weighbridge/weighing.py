@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any
 
 from weighbridge.admission import QuarantineFile, require_model
 from weighbridge.base import DataError
+from weighbridge.column_scales import scale_remark
 from weighbridge.competitor import Competitor, as_it_is
-from weighbridge.data import RowPolicy, open_quarantine
+from weighbridge.data import RowPolicy, num_rows, open_quarantine
 from weighbridge.estimators import (
     SGAIS,
     Method,
@@ -22,7 +24,7 @@ from weighbridge.estimators import (
 )
 from weighbridge.model import Model
 from weighbridge.one_round import Policy, Weighing, held_rounds, is_shuffled, streamed_rounds
-from weighbridge.progress import Reporter, choose_reporter
+from weighbridge.progress import Reporter, Silent, choose_reporter
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits, of_a_round, run_rounds
 from weighbridge.sources import Source, open_source
@@ -44,8 +46,10 @@ def evidence(
 
     Args:
         model: a ``wb.Model``.
-        data: an array, a dict or other pytree of arrays with one leading axis, a data frame, the
-            path of a CSV, Parquet or NPZ file, or an iterator of such chunks.
+        data: an array, a dict or other pytree of arrays with one leading axis, a data frame
+            (pandas, polars, Arrow), the path of a CSV, Parquet or NPZ file, or an iterator of such
+            chunks. Columns that do not hold numbers are left out, and told in the result; one that
+            the model reads is refused.
         method: a method object, or its name for the defaults; "auto" is SGAIS, or SMC for a total
             log-likelihood.
         seed: the same seed gives the same numbers.
@@ -119,6 +123,8 @@ def weigh_together(
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)
+        if not isinstance(reporter, Silent):
+            _tell_scales(competitors, source)
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None
             least = method.num_islands
@@ -136,3 +142,14 @@ def weigh_together(
         return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
     finally:
         reporter.close()
+
+
+def _tell_scales(competitors: Mapping[str, Competitor], source: Source) -> None:
+    """Say before a run that takes long why it will, where the first rows can be read twice."""
+    first = next(source.blocks(), None) if source.reopenable else None
+    if first is None or not num_rows(first):
+        return
+    models = [c for c in competitors.values() if c.model.log_likelihood is not None]
+    remarks = dict.fromkeys(scale_remark(c.model, c.view(first)) for c in models)
+    for remark in filter(None, remarks):
+        print(f"weighbridge: {remark}", file=sys.stderr)

@@ -26,7 +26,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A wb.Model in a file (file.py:name), or a model of the zoo (linear, mixture:5; "
-        "see `weighbridge models`).",
+        "see `weighbridge models`). With @A,B behind it it takes these columns: linear@a,b.",
     ),
 ]
 DataArgument = Annotated[
@@ -35,19 +35,21 @@ DataArgument = Annotated[
         metavar="DATA", help="A CSV, Parquet or NPZ file, or - for CSV on standard input."
     ),
 ]
-TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Column that a zoo model predicts.")
-]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Column that is predicted.")]
 FeaturesOption = Annotated[
     str | None,
     typer.Option(
-        "--features", help="Columns to use besides the target: A,B,... (default: all numeric ones)."
+        "--features",
+        help="Columns to use besides the target: A,B,... (default: all numeric ones). One model's "
+        "own follow its name: linear@a,b linear@a,b,c.",
     ),
 ]
 StandardiseOption = Annotated[
     bool,
     typer.Option(
-        "--standardise", help="Scale each feature to mean 0 and standard deviation 1 first."
+        "--standardise",
+        help="Scale each column but the target to mean 0 and standard deviation 1 first. For a "
+        "model from a file true/false, 'weight' and what --schema calls int stay as they are.",
     ),
 ]
 MethodOption = Annotated[

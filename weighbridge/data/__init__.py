@@ -8,22 +8,31 @@ from weighbridge.data.columns import NumpyArray, is_numeric_arrow, looks_numeric
 from weighbridge.data.cutting import check_weight, join, pad, rechunk, slice_rows, split
 from weighbridge.data.optional import require
 from weighbridge.data.values import (
+    LeftOut,
+    TableReader,
+    Taken,
     Values,
     as_values,
     column_names,
+    columns_remark,
     is_table,
     num_rows,
     refuse_duplicates,
+    take_columns,
 )
 
 __all__ = [
+    "LeftOut",
     "NumpyArray",
     "RowChecker",
     "RowPolicy",
+    "TableReader",
+    "Taken",
     "Values",
     "as_values",
     "check_weight",
     "column_names",
+    "columns_remark",
     "is_numeric_arrow",
     "is_table",
     "join",
@@ -37,4 +46,5 @@ __all__ = [
     "row_name",
     "slice_rows",
     "split",
+    "take_columns",
 ]

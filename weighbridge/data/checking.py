@@ -49,8 +49,14 @@ class RowChecker:
         self._structure: list[tuple[str, tuple[int, ...], str]] | None = None
         self._treedef: Any = None
 
-    def __call__(self, values: Values) -> Values:
-        """Check one block and return it without its bad rows."""
+    def __call__(self, values: Values, unusable: NumpyArray | None = None) -> Values:
+        """Check one block and return it without its bad rows.
+
+        Args:
+            values: the block.
+            unusable: rows that another checker of the same rows has found bad: they are left out
+                and counted here too, and are that one's to put aside.
+        """
         values = as_values(values, self.rows_read)
         names = column_names(values)
         raw, treedef = tree_util.tree_flatten(values)
@@ -64,19 +70,17 @@ class RowChecker:
         if rows == 0:  # too little to fix the structure by
             return values
         flags = self._flags(values, rows)
-        bad = np.zeros(rows, dtype=bool)
-        for leaf in raw:
-            if not _all_finite(leaf):
-                bad |= ~np.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim)))
-        for mask in flags.values():
-            bad |= mask
+        bad = _bad_rows(raw, flags, rows)
+        own = np.flatnonzero(bad).tolist()
+        if unusable is not None:
+            bad |= unusable
         num_bad = int(bad.sum())
         if num_bad:
             columns = list(zip(names, raw))
             if self.on_bad_row == "raise":
                 raise self._bad_row(int(bad.argmax()), num_bad, columns, flags)
             if self.quarantine is not None:
-                self._set_aside(self.quarantine, np.flatnonzero(bad).tolist(), columns, flags)
+                self._set_aside(self.quarantine, own, columns, flags)
             values = tree_util.tree_map(lambda leaf: leaf[~bad], values)
         self._structure = self._structure or structure
         self._treedef = treedef
@@ -86,6 +90,15 @@ class RowChecker:
         else:
             self.rows_quarantined += num_bad
         return values
+
+    def find_bad(self, values: Values) -> NumpyArray:
+        """Which rows of a block are bad; nothing is counted, raised or put aside.
+
+        >>> RowChecker().find_bad({"y": np.array([1.0, np.nan])})
+        array([False,  True])
+        """
+        rows = num_rows(values)
+        return _bad_rows(tree_util.tree_leaves(values), self._flags(values, rows), rows)
 
     @property
     def rows_left_out(self) -> int:
@@ -229,6 +242,16 @@ def _problems(
             value = leaf[(row, *where[0])]
             problems.insert(0, f"column '{name}{element}' is {value}")
     return problems
+
+
+def _bad_rows(leaves: list[NumpyArray], flags: Mapping[str, NumpyArray], rows: int) -> NumpyArray:
+    bad = np.zeros(rows, dtype=bool)
+    for leaf in leaves:
+        if not _all_finite(leaf):
+            bad |= ~np.isfinite(leaf).all(axis=tuple(range(1, leaf.ndim)))
+    for mask in flags.values():
+        bad |= mask
+    return bad
 
 
 def _all_finite(leaf: NumpyArray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import numbers
 from typing import Any
@@ -18,10 +19,15 @@ NumpyArray = np.ndarray[Any, Any]
 _REMEDIES = {
     "text": "Convert it to numbers, or leave the column out.",
     "complex": "Pass the real and the imaginary part as two columns.",
-    "categorical": "Use its integer codes (column.cat.codes) or one 0/1 column per category.",
+    "categorical": "Use its integer codes (in pandas column.cat.codes, in polars "
+    "column.to_physical()) or one 0/1 column per category.",
     "date or time": "Convert it to a number first, such as seconds since the first row.",
     "other": "Convert it to an array of numbers, or leave the column out.",
 }
+
+
+class UnusableColumnError(DataError):
+    """A column that does not hold numbers: text, dates, categories, objects."""
 
 
 def row_name(index: int) -> str:
@@ -29,15 +35,17 @@ def row_name(index: int) -> str:
     return f"row {index} (counting from 0)"
 
 
-def _unusable(name: str, kind: str, detail: str = "") -> DataError:
+def _unusable(name: str, kind: str, detail: str = "") -> UnusableColumnError:
     what = "values that are not numbers" if kind == "other" else f"{kind} values, not numbers"
-    return DataError(f"Column {name!r} holds {what}{detail}. {_REMEDIES[kind]}")
+    return UnusableColumnError(f"Column {name!r} holds {what}{detail}. {_REMEDIES[kind]}")
 
 
 def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
-    """A column as an array; DataError, which names it, if it does not hold numbers."""
-    if is_a(leaf, "pandas", "Series"):
-        leaf = _from_series(leaf, name)
+    """A column as an array; UnusableColumnError, which names it, if it does not hold numbers."""
+    if is_a(leaf, "pandas", "Series", "Index"):
+        leaf = _from_pandas(leaf, name)
+    elif is_a(leaf, "polars", "Series"):
+        leaf = _from_polars(leaf, name)
     elif is_a(leaf, "pyarrow", "Array", "ChunkedArray"):
         leaf = _from_arrow(leaf, name)
     elif isinstance(leaf, np.ma.MaskedArray) and np.ma.getmaskarray(leaf).any():
@@ -71,17 +79,40 @@ def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
     )
 
 
-def _from_series(series: Any, name: str) -> Any:
+def _from_pandas(series: Any, name: str) -> Any:
     dtype = series.dtype
     if is_a(dtype, "pandas", "CategoricalDtype"):
-        raise _unusable(name, "categorical")
-    if dtype.kind == "M":  # with a time zone it would become an array of objects
+        if dtype.categories.dtype.kind not in "iufb":
+            raise _unusable(name, "categorical")
+        return np.asarray(series)  # the categories are numbers, and these are what it holds
+    if dtype.kind in "Mm":  # with a time zone it would become an array of objects
         raise _unusable(name, "date or time")
     if dtype.kind in "iufb" and hasattr(dtype, "numpy_dtype"):
         if series.isna().any():
             return series.to_numpy(dtype=np.float64, na_value=np.nan)
         return series.to_numpy(dtype=dtype.numpy_dtype)
     return series.to_numpy()
+
+
+def _from_polars(series: Any, name: str) -> Any:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise _unusable(name, "date or time")
+    if is_a(dtype, "polars", "Categorical", "Enum"):
+        raise _unusable(name, "categorical")
+    if is_a(dtype, "polars", "Array"):  # rows of equal length, such as the features of a row
+        nested = np.empty((len(series), *dtype.shape), dtype=object)
+        for index, row in enumerate(series.to_list()):
+            nested[index] = row
+        return nested
+    numeric = dtype.is_float() or dtype.is_integer() or is_a(dtype, "polars", "Boolean")
+    if dtype.is_decimal() or is_a(dtype, "polars", "Null") or (numeric and series.null_count()):
+        return series.cast(require("polars").Float64).to_numpy()
+    if numeric and not is_a(dtype, "polars", "Int128", "UInt128"):  # NumPy ends at 64 bits
+        return series.to_numpy()
+    objects = np.empty(len(series), dtype=object)
+    objects[:] = series.to_list()
+    return objects
 
 
 def is_numeric_arrow(kind: Any) -> bool:
@@ -94,7 +125,9 @@ def is_numeric_arrow(kind: Any) -> bool:
 def _from_arrow(column: Any, name: str) -> NumpyArray:
     types = require("pyarrow.types")
     if types.is_dictionary(column.type):
-        raise _unusable(name, "categorical")
+        if not is_numeric_arrow(column.type.value_type):
+            raise _unusable(name, "categorical")
+        column = column.cast(column.type.value_type)
     if types.is_temporal(column.type):
         raise _unusable(name, "date or time")
     if not is_numeric_arrow(column.type):
@@ -120,9 +153,8 @@ def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
     if offending:  # name the first that does not even look like a number
         position = next((p for p in offending if not looks_numeric(items[p])), offending[0])
         row = first_row + position // (array.size // len(array))
-        is_text = isinstance(items[position], str | bytes)
         detail = f": {items[position]!r} at {row_name(row)}"
-        raise _unusable(name, "text" if is_text else "other", detail)
+        raise _unusable(name, _kind_of(items[position]), detail)
     dtype: type = np.float64
     if items and all(isinstance(item, bool | np.bool_) for item in items):
         dtype = np.bool_
@@ -135,6 +167,14 @@ def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
         raise DataError(
             f"Column {name!r} holds a number too large ({error}). Rescale it."
         ) from None
+
+
+def _kind_of(item: Any) -> str:
+    """What an object that is no number is called."""
+    if isinstance(item, str | bytes):
+        return "text"
+    is_time = isinstance(item, datetime.date | datetime.time | datetime.timedelta)
+    return "date or time" if is_time else "other"
 
 
 def looks_numeric(item: Any) -> bool:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import tree_util
 
 from weighbridge.base import DataError, PyTree
-from weighbridge.data.columns import as_array
+from weighbridge.data.columns import NumpyArray, UnusableColumnError, as_array
 from weighbridge.data.optional import is_a
 
 Values = PyTree
+# Columns that were left out, by name, and what is wrong with each, for whoever asks for it.
+LeftOut = dict[str, DataError]
+
+
+class Taken(NamedTuple):
+    """Observations, and which of their columns do not hold numbers."""
+
+    values: Values
+    left_out: LeftOut
 
 
 def as_values(data: Any, first_row: int = 0) -> Values:
@@ -21,7 +31,7 @@ def as_values(data: Any, first_row: int = 0) -> Values:
 
     Args:
         data: an array or a list of numbers; a dict or any pytree of arrays with one common
-            leading axis; a pandas DataFrame; a pyarrow Table or RecordBatch.
+            leading axis; a pandas or polars DataFrame or Series; a pyarrow Table or RecordBatch.
         first_row: of the data within its stream, for messages that name a row.
 
     Returns:
@@ -31,37 +41,126 @@ def as_values(data: Any, first_row: int = 0) -> Values:
     array([[0.5, 1. ],
            [2. , nan]])
     """
-    if is_a(data, "pandas", "DataFrame"):
-        refuse_duplicates(list(data.columns))
-        data = {name: data[name] for name in data.columns}
-    elif is_a(data, "pyarrow", "Table", "RecordBatch"):
-        refuse_duplicates(data.schema.names)
-        data = dict(zip(data.schema.names, data.columns, strict=True))
-    elif isinstance(data, Mapping):
-        data = dict(data)
+    values, left_out = take_columns(data, first_row)
+    for error in left_out.values():
+        raise error
+    return values
+
+
+def take_columns(data: Any, first_row: int = 0) -> Taken:
+    """As ``as_values``, but columns of a table that do not hold numbers are left out.
+
+    They are text, dates, categories and objects, and most often names and labels that no model
+    reads. Who does read one gets the error that tells what is wrong with it.
+
+    >>> values, left_out = take_columns({"y": [1.5, 2.0], "city": ["Oslo", "Bonn"]})
+    >>> values, list(left_out)
+    ({'y': array([1.5, 2. ])}, ['city'])
+    """
+    data = _by_column(data)
     try:
         entries, treedef = tree_util.tree_flatten_with_path(data, is_leaf=_is_array_like)
     except ValueError as error:  # jax sorts the keys of a dict
         raise DataError(f"Column names must all be text ({error}).") from error
-    names = [_leaf_name(path) for path, _ in entries]
-    if not names:
+    if not entries:
         raise DataError("The data has no columns. Pass an array, or a dict of arrays.")
-    pairs = zip(names, entries, strict=True)
-    leaves = [as_array(leaf, name, first_row) for name, (_, leaf) in pairs]
+    names, leaves, left_out = [], [], LeftOut()
+    for path, leaf in entries:
+        name = _leaf_name(path)
+        try:
+            leaves.append(as_array(leaf, name, first_row))
+            names.append(name)
+        except UnusableColumnError as error:
+            if not isinstance(data, dict) or len(path) != 1:
+                raise
+            left_out[path[0].key] = error
+    if not leaves:
+        raise next(iter(left_out.values()))
+    _check_lengths(names, leaves)
+    if left_out:
+        kept = {name: column for name, column in data.items() if name not in left_out}
+        treedef = tree_util.tree_structure(kept, is_leaf=_is_array_like)
+    return Taken(tree_util.tree_unflatten(treedef, leaves), left_out)
+
+
+def _by_column(data: Any) -> Any:
+    """A table as a dict of its columns; whatever else as it is."""
+    if is_a(data, "pandas", "DataFrame"):
+        refuse_duplicates(list(data.columns))
+        return {name: data[name] for name in data.columns}
+    if is_a(data, "polars", "DataFrame"):
+        return dict(zip(data.columns, data.get_columns(), strict=True))
+    if is_a(data, "polars", "LazyFrame"):
+        raise DataError(
+            "The data is a polars LazyFrame, which holds no rows yet. Pass frame.collect(); or, if "
+            "it does not fit into memory, write it with frame.sink_parquet(PATH) and pass the path."
+        )
+    if is_a(data, "pyarrow", "Table", "RecordBatch"):
+        refuse_duplicates(data.schema.names)
+        return dict(zip(data.schema.names, data.columns, strict=True))
+    return dict(data) if isinstance(data, Mapping) else data
+
+
+def _check_lengths(names: Sequence[str], leaves: Sequence[NumpyArray]) -> None:
     for name, leaf in zip(names, leaves, strict=True):
         if len(leaf) != len(leaves[0]):
             raise DataError(
                 f"Columns {names[0]!r} and {name!r} have {len(leaves[0])} and {len(leaf)} rows. "
                 "All columns need the same number of rows."
             )
-    return tree_util.tree_unflatten(treedef, leaves)
+
+
+class TableReader:
+    """Pieces of one table, as they come, as values with the same columns.
+
+    A column that was left out once stays out, also where a later piece has numbers in it; one
+    that was kept must go on holding numbers.
+
+    Attributes:
+        left_out: the columns that were left out so far, and why.
+
+    >>> reader = TableReader()
+    >>> reader({"y": [1.0], "code": ["a7"]}), reader({"y": [2.0], "code": [8]})
+    ({'y': array([1.])}, {'y': array([2.])})
+    """
+
+    def __init__(self) -> None:
+        self.left_out: LeftOut = {}
+        self._kept: set[Any] = set()
+
+    def __call__(self, data: Any, first_row: int = 0) -> Values:
+        """The values of one piece; on an error the reader is as before."""
+        values, left_out = take_columns(data, first_row)
+        for name, error in left_out.items():
+            if name in self._kept:
+                raise error
+        if isinstance(values, dict):
+            kept = {name: leaf for name, leaf in values.items() if name not in self.left_out}
+            values = kept or values
+            if num_rows(values):  # an empty column says nothing about what it holds
+                self._kept |= set(values)
+        self.left_out |= {n: error for n, error in left_out.items() if n not in self.left_out}
+        return values
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, nothing has been read."""
+        left_out, kept = dict(self.left_out), set(self._kept)
+        try:
+            yield
+        except BaseException:
+            self.left_out.clear()  # others hold the same object
+            self.left_out.update(left_out)
+            self._kept = kept
+            raise
 
 
 def is_table(data: Any) -> bool:
-    """Whether `data` has named columns: a mapping, a DataFrame, an Arrow Table or RecordBatch."""
+    """Whether `data` has named columns: a mapping, a data frame, an Arrow Table or RecordBatch."""
     return (
         isinstance(data, Mapping)
         or is_a(data, "pandas", "DataFrame")
+        or is_a(data, "polars", "DataFrame", "LazyFrame")
         or is_a(data, "pyarrow", "Table", "RecordBatch")
     )
 
@@ -103,3 +202,12 @@ def column_names(values: Values) -> list[str]:
     (['x', 'y'], ['data'])
     """
     return [_leaf_name(path) for path, _ in tree_util.tree_flatten_with_path(values)[0]]
+
+
+def columns_remark(names: Sequence[str]) -> list[str]:
+    """What to say of columns that were left out: one line, or none.
+
+    >>> columns_remark(["city", "when"]), columns_remark([])
+    (['left out columns that are not numbers: city, when'], [])
+    """
+    return [f"left out columns that are not numbers: {', '.join(names)}"] if names else []

@@ -63,7 +63,9 @@ def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict
     if method == "auto" and any(
         isinstance(model, Model) and model.log_likelihood is None for model in models
     ):
-        return SMC(), {"chosen": "auto took it: a total log-likelihood has no rows for SGAIS"}
+        return SMC(), {
+            "chosen": 'method="auto" is SMC here: a total log-likelihood has no rows for SGAIS.'
+        }
     return resolve(method), {}
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from weighbridge.base import DataError
+from weighbridge.data import LeftOut
 from weighbridge.feeds.base import Cursor, Notice, Parcel, bad_cursor
 from weighbridge.feeds.files import read_parcels
-from weighbridge.sources import NoRowsError, head_of, is_readable
+from weighbridge.sources import NoRowsError, head_of, is_readable, not_numbers
 
 LONG_AGO = 60.0
 
@@ -63,6 +64,7 @@ class DirectoryFeed:
         self.follow, self.settle, self.patience = follow, settle, patience
         self._columns = columns
         self._schema = dict(schema or {})
+        self.left_out: LeftOut = {}
 
     def describe(self) -> str:
         """One line on where the rows come from."""
@@ -91,7 +93,9 @@ class DirectoryFeed:
                 continue
             try:
                 if columns is None:
-                    columns = head_of(self.path / name, None, self._schema).kept
+                    head = head_of(self.path / name, None, self._schema)
+                    columns = head.kept
+                    self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
                 yield from self._read_file(name, columns, taken, None)
             except NoRowsError as error:
                 yield Parcel(None, notices=(Notice("gap", name, f"{error} It is passed over."),))

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from weighbridge.data import num_rows
+from weighbridge.data import LeftOut, num_rows
 from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset
-from weighbridge.sources import head_of_all, read_file
+from weighbridge.sources import head_of_all, not_numbers, read_file
 
 # What a cursor holds beside the place within a file.
 OWN_KEYS = ("file", "name", "taken", "columns", "offset")
@@ -32,7 +32,8 @@ class FilesFeed:
         self._schema = schema
         head = head_of_all(self.paths, columns, schema)
         self.columns, self.num_rows = head.kept, head.num_rows
-        self.ignored_columns = head.ignored
+        ignored = head.ignored if columns is None else []
+        self.left_out: LeftOut = {name: not_numbers(name) for name in ignored}
 
     def describe(self) -> str:
         """One line on where the rows come from."""

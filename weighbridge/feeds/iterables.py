@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from weighbridge.data import as_values, num_rows
+from weighbridge.data import LeftOut, TableReader, num_rows
 from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset, refuse_cursor
 from weighbridge.sources import select
 
@@ -33,6 +33,8 @@ class IterableFeed:
         self.seekable = iter(items) is not items
         self.num_rows: int | None = None
         self._items = items
+        self._reader = TableReader()
+        self.left_out: LeftOut = self._reader.left_out
         self._columns = columns
         self._schema = dict(schema or {})
         self._name = name or type(items).__name__
@@ -59,11 +61,11 @@ class IterableFeed:
                 yield None
                 continue
             parcel = given if isinstance(given, Parcel) else Parcel(given)
-            values = as_values(parcel.values, row)
+            values = self._reader(parcel.values, row)
             rows = num_rows(values)
             place = {"item": number, "row": row, "offset": 0}
             if rows:
-                values = select(values, self._columns, self._schema, row)
+                values = select(values, self._columns, self._schema, row, self.left_out)
                 yield from_offset(parcel._replace(values=values, cursor=place), offset)
             elif parcel.identifier is not None:
                 yield parcel._replace(values=None, cursor=place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weighbridge.data import Values, num_rows
+from weighbridge.data import LeftOut, Values, num_rows
 from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset
 
 
@@ -13,12 +13,14 @@ class MemoryFeed:
 
     Args:
         values: normalised observations.
+        left_out: columns that do not hold numbers and were left out.
     """
 
     seekable = True
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, left_out: LeftOut | None = None) -> None:
         self.values = values
+        self.left_out: LeftOut = left_out or {}
         self.num_rows: int | None = num_rows(values)
 
     def describe(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from jax import tree_util
 
 from weighbridge.base import DataError
-from weighbridge.data import RowPolicy, as_values, is_table
+from weighbridge.data import RowPolicy, is_table, take_columns
 from weighbridge.feeds.base import Feed, Parcel
 from weighbridge.feeds.directory import DirectoryFeed
 from weighbridge.feeds.files import FilesFeed
@@ -106,10 +106,11 @@ def _open_still(data: Any, columns: list[str] | None, schema: dict[str, type]) -
         if columns is not None or schema:
             raise DataError("data is already a Source. Give columns and schema when opening it.")
         return _open_source_feed(data)
-    is_container = isinstance(data, Mapping) or not tree_util.all_leaves([data])
+    is_container = is_table(data) or not tree_util.all_leaves([data])
     if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
         return IterableFeed(data, columns, schema)
-    return MemoryFeed(select(as_values(data), columns, schema, 0))
+    taken, left_out = take_columns(data)
+    return MemoryFeed(select(taken, columns, schema, 0, left_out), left_out)
 
 
 class _Blocks:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from weighbridge.base import DataError
-from weighbridge.data import NumpyArray, Values, refuse_duplicates, row_name
+from weighbridge.data import LeftOut, NumpyArray, Values, refuse_duplicates, row_name
 
 Columns = list[str] | None
 Schema = Mapping[str, type]
@@ -47,8 +47,31 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def select(values: Values, columns: Columns, schema: Schema, first_row: int) -> Values:
-    """Keep the requested columns of a block and give them the types of the schema."""
+def not_numbers(name: str) -> DataError:
+    """The error of a column of a file that was left out and is asked for."""
+    return DataError(
+        f"Column {name!r} was left out, because it does not hold numbers. Convert it to numbers "
+        "in the file (labels to 0, 1, 2, ...), or do not use it."
+    )
+
+
+def select(
+    values: Values,
+    columns: Columns,
+    schema: Schema,
+    first_row: int,
+    left_out: LeftOut | None = None,
+) -> Values:
+    """Keep the requested columns of a block and give them the types of the schema.
+
+    A column that is requested and was left out is an error; one that is not requested was left
+    out by the user, which needs no telling.
+    """
+    for name in [*(columns or []), *schema]:
+        if left_out and name in left_out:
+            raise left_out[name]
+    if columns is not None and left_out:
+        left_out.clear()
     if columns is None and not schema:
         return values
     if not isinstance(values, dict):

@@ -12,8 +12,15 @@ from typing import Any
 from jax import tree_util
 
 from weighbridge.base import DataError
-from weighbridge.data import Values, as_values, is_table, num_rows
-from weighbridge.sources.columns import Columns, Schema, check_request, select
+from weighbridge.data import (
+    LeftOut,
+    TableReader,
+    Values,
+    is_table,
+    num_rows,
+    take_columns,
+)
+from weighbridge.sources.columns import Columns, Schema, check_request, not_numbers, select
 from weighbridge.sources.csv_file import read_csv
 from weighbridge.sources.files import expand, head_of_all, read_file
 from weighbridge.sources.reading import Head
@@ -56,22 +63,36 @@ def open_source(
             paths = [path for item in data for path in expand(item)]
             return _open_files(paths, columns, types)
         if type(data) is list and all(map(is_table, data)):
-            return Source(lambda: _chunk_blocks(data, columns, types), in_memory=True)
-    is_container = isinstance(data, Mapping) or not tree_util.all_leaves([data])
+            return _open_chunks(data, columns, types, in_memory=True)
+    is_container = is_table(data) or not tree_util.all_leaves([data])
     if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
-        once = iter(data) is data
-        return Source(lambda: _chunk_blocks(data, columns, types), reopenable=not once)
-    values = select(as_values(data), columns, types, 0)
-    return Source(lambda: iter([values]), num_rows=num_rows(values), in_memory=True)
+        return _open_chunks(data, columns, types, reopenable=iter(data) is not data)
+    taken, left_out = take_columns(data)
+    values = select(taken, columns, types, 0, left_out)
+    return Source(
+        lambda: iter([values]), num_rows=num_rows(values), in_memory=True, left_out=left_out
+    )
 
 
-def _chunk_blocks(chunks: Iterable[Any], columns: Columns, schema: Schema) -> Iterator[Values]:
-    row = 0
-    for chunk in chunks:
-        values = as_values(chunk, row)
-        if num_rows(values):  # an empty list has no columns to select from
-            yield select(values, columns, schema, row)
-            row += num_rows(values)
+def _open_chunks(
+    chunks: Iterable[Any],
+    columns: Columns,
+    schema: Schema,
+    *,
+    reopenable: bool = True,
+    in_memory: bool = False,
+) -> Source:
+    reader = TableReader()
+
+    def start() -> Iterator[Values]:
+        row = 0
+        for chunk in chunks:
+            values = reader(chunk, row)
+            if num_rows(values):  # an empty list has no columns to select from
+                yield select(values, columns, schema, row, reader.left_out)
+                row += num_rows(values)
+
+    return Source(start, reopenable=reopenable, in_memory=in_memory, left_out=reader.left_out)
 
 
 def _open_files(paths: list[Path], columns: Columns, schema: Schema) -> Source:
@@ -86,7 +107,8 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema) -> Source:
 
     # Of several NPZ files only one at a time is in memory.
     in_memory = len(paths) == 1 and paths[0].suffix.lower() == ".npz"
-    return Source(start, num_rows=head.num_rows, in_memory=in_memory, ignored_columns=head.ignored)
+    left_out = _not_numbers(head, columns)
+    return Source(start, num_rows=head.num_rows, in_memory=in_memory, left_out=left_out)
 
 
 def _open_stream(stream: Any, columns: Columns, schema: Schema) -> Source:
@@ -96,4 +118,9 @@ def _open_stream(stream: Any, columns: Columns, schema: Schema) -> Source:
     reader = read_csv(binary, columns, schema)
     head: Head = next(reader)
     blocks = (values for _, values in reader)
-    return Source(lambda: blocks, reopenable=False, ignored_columns=head.ignored)
+    return Source(lambda: blocks, reopenable=False, left_out=_not_numbers(head, columns))
+
+
+def _not_numbers(head: Head, columns: Columns) -> LeftOut:
+    """The columns of a file that do not hold numbers; who named columns has left out the others."""
+    return {} if columns is not None else {name: not_numbers(name) for name in head.ignored}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from weighbridge.base import DataError
-from weighbridge.data import Values
+from weighbridge.data import LeftOut, Values
 
 
 class Source:
@@ -16,7 +16,8 @@ class Source:
         num_rows: the number of rows, if known beforehand.
         reopenable: whether `blocks` can be called more than once.
         in_memory: whether all rows are in memory at once anyway (arrays, tables, one NPZ file).
-        ignored_columns: columns of the file that are not numeric and were left out.
+        left_out: columns that do not hold numbers and are not read, with the error for whoever
+            asks for one; of a stream those that were met so far.
     """
 
     def __init__(
@@ -26,14 +27,19 @@ class Source:
         num_rows: int | None = None,
         reopenable: bool = True,
         in_memory: bool = False,
-        ignored_columns: Sequence[str] = (),
+        left_out: LeftOut | None = None,
     ) -> None:
         self._start = start
         self._started = False
         self.num_rows = num_rows
         self.reopenable = reopenable
         self.in_memory = in_memory
-        self.ignored_columns = list(ignored_columns)
+        self.left_out: LeftOut = {} if left_out is None else left_out
+
+    @property
+    def ignored_columns(self) -> list[str]:
+        """Names of the columns that were left out."""
+        return list(self.left_out)
 
     def blocks(self) -> Iterator[Values]:
         """Iterate over the rows, in blocks of values."""
