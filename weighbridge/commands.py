@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
 from weighbridge.data import RowChecker, RowPolicy, num_rows
@@ -206,6 +207,7 @@ def watch_table(
     check_question(loaded, table)
     any_user_model = any(isinstance(model, Model) for model in loaded.values())
     columns, schema = table.request(as_floats=not any_user_model)
+    announce(display, f"waiting for the first rows of {table.data}")
     feed = Begun(
         open_feed(
             table.data,

@@ -6,15 +6,18 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from weighbridge import plots
+from weighbridge.announcing import announce
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.estimators import Method, resolve
 from weighbridge.export import Table
+from weighbridge.interrupts import interruptible
 from weighbridge.model import Model
 from weighbridge.progress import Reporter, choose_reporter
 from weighbridge.result import Evidence, left_out
@@ -50,6 +53,11 @@ class Comparison:
         rows_quarantined: bad rows that went to a file.
         flags: reasons for caution of each model; empty where there is none.
         results: the evidence of each model, with its posterior and its path.
+        left_out: models of which an interrupted run had nothing yet.
+
+    Where an interrupted run left models out, or has their evidences at different rows or powers,
+    these cannot be held against each other: factors and probabilities are NaN, and no model is
+    the best.
     """
 
     log_evidences: dict[str, float]
@@ -62,10 +70,21 @@ class Comparison:
     rows_quarantined: int = 0
     flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
     results: dict[str, Evidence] = field(default_factory=dict, repr=False)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all models can be held against each other; not after some interruptions."""
+        return not any(math.isnan(factor) for factor in self.log_bayes_factors.values())
 
     @property
     def best(self) -> str:
         """Name of the model with the largest evidence."""
+        if not self.is_complete:
+            raise MethodError(
+                "The run was interrupted before its models could be held against each other: none "
+                "is the best. Run it again, and let it end."
+            )
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
 
     @property
@@ -75,6 +94,8 @@ class Comparison:
 
     def bayes_factor_error(self, name: str) -> float:
         """Standard error of a model's log Bayes factor against the best."""
+        if not self.is_complete:
+            return math.nan
         return (
             0.0
             if name == self.best
@@ -97,11 +118,11 @@ class Comparison:
             rows[name] = (
                 f"{self.log_evidences[name]:.2f}",
                 _error(self.std_errors[name]),
-                f"{self.log_bayes_factors[name]:.2f}",
+                f"{self.log_bayes_factors[name]:.2f}" if self.is_complete else "unknown",
                 _error(self.bayes_factor_error(name)),
                 _small(self.probabilities[name]),
                 _small(self.probability_errors[name]),
-                "" if name == self.best else self.verdict(name),
+                "" if not self.is_complete or name == self.best else self.verdict(name),
             )
         plural = "" if self.num_observations == 1 else "s"
         skipped = left_out(self.rows_skipped, self.rows_quarantined)
@@ -109,6 +130,10 @@ class Comparison:
             str(Table(columns, rows)),
             f"{self.num_observations:,} observation{plural}{skipped}",
         ]
+        if not self.is_complete:
+            lines.append("  interrupted: these models cannot be held against each other yet")
+        if self.left_out:
+            lines.append(f"  left out, as there was nothing of them: {', '.join(self.left_out)}")
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in ranked if flag in self.flags.get(name, ())]
             lines.append(f"  {', '.join(names)}: {flag}")
@@ -116,6 +141,8 @@ class Comparison:
 
     def verdict(self, name: str) -> str:
         """What the evidence says against a model, in Jeffreys' words where its error allows."""
+        if not self.is_complete:
+            return "unknown (interrupted)"
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
         if math.isnan(error):
             return f"{jeffreys(factor)} (error unknown)"
@@ -147,7 +174,8 @@ class Comparison:
 
         return json.dumps(
             {
-                "best": self.best,
+                "best": self.best if self.is_complete else None,
+                "left_out": list(self.left_out),
                 "num_observations": self.num_observations,
                 "log_evidences": clean(self.log_evidences),
                 "std_errors": clean(self.std_errors),
@@ -188,7 +216,12 @@ def compare(
         seed: the same seed gives the same numbers.
         tolerance: for models: standard error (nats) of each log evidence to reach.
         time_limit: for models: seconds after which no more islands are added, all models together.
-        progress: for models: True or False, or a reporter; by default a bar on a terminal.
+        progress: for models: True or False, or a reporter; by default a bar on a terminal or in a
+            notebook.
+
+    Ctrl-C gives back what there is of every model, with ``Status.INTERRUPTED`` where that is not
+    all; a second one ends it at once. Models that are at different rows or powers by then, or of
+    which there is nothing (``left_out``), get no factors and no probabilities.
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -219,6 +252,7 @@ def compare(
     if any(isinstance(model, Model) for model in models.values()):
         chosen, limits = resolve(method), Limits(tolerance, time_limit)
         limits.check(chosen)
+        check_prior_odds(list(models), prior_odds)
         results = _weigh(models, data, chosen, seed, limits, progress)
     else:
         results = _check_results(models)
@@ -227,7 +261,10 @@ def compare(
                 "data, method, tolerance and time_limit are for models; these are results. Leave "
                 "them out, or give the models instead."
             )
-    return compare_results(results, prior_odds, seed)
+    left_out = tuple(name for name in models if name not in results)
+    if prior_odds is not None:
+        prior_odds = {name: odds for name, odds in prior_odds.items() if name not in left_out}
+    return compare_results(results, prior_odds, seed, left_out)
 
 
 def _weigh(
@@ -244,14 +281,16 @@ def _weigh(
                 f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
                 "only models, or only results."
             )
-    return weigh_together(
-        {name: Competitor(model, as_it_is) for name, model in models.items()},
-        open_common(models, data, method),
-        method,
-        seed=seed,
-        limits=limits,
-        reporter=choose_reporter(progress),
-    )
+    reporter = choose_reporter(progress)
+    with interruptible(partial(announce, reporter, at_once=True)):
+        return weigh_together(
+            {name: Competitor(model, as_it_is) for name, model in models.items()},
+            open_common(models, data, method),
+            method,
+            seed=seed,
+            limits=limits,
+            reporter=reporter,
+        )
 
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
@@ -265,11 +304,22 @@ def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
 
 
 def compare_results(
-    results: dict[str, Evidence], prior_odds: Mapping[str, float] | None = None, seed: int = 0
+    results: dict[str, Evidence],
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+    left_out: tuple[str, ...] = (),
 ) -> Comparison:
-    """Compare the evidence of models on the same observations."""
+    """Compare the evidence of models on the same observations.
+
+    Args:
+        results: of each model.
+        prior_odds: prior weight of each model; equal by default.
+        seed: of the draws behind the errors of probabilities.
+        left_out: models that an interrupted run has nothing of.
+    """
     sizes = {name: result.num_observations for name, result in results.items()}
-    if len(set(sizes.values())) > 1:
+    is_interrupted = any(Status.INTERRUPTED in result.flags for result in results.values())
+    if len(set(sizes.values())) > 1 and not is_interrupted:
         raise MethodError(
             f"The models were weighed on different numbers of observations ({sizes}): their "
             "evidences cannot be compared. Run them on the same data."
@@ -278,17 +328,22 @@ def compare_results(
     std_errors = {name: float(result.std_error) for name, result in results.items()}
     probabilities, errors = model_probabilities(log_evidences, std_errors, prior_odds, seed)
     best = max(log_evidences.values())
+    powers = [result.diagnostics.get("power_reached", 1.0) for result in results.values()]
+    if left_out or len(set(sizes.values())) > 1 or min(powers) < 1:
+        best = math.nan
+        probabilities = errors = dict.fromkeys(results, math.nan)
     return Comparison(
         log_evidences=log_evidences,
         std_errors=std_errors,
         log_bayes_factors={name: value - best for name, value in log_evidences.items()},
         probabilities=probabilities,
         probability_errors=errors,
-        num_observations=next(iter(sizes.values())),
+        num_observations=min(sizes.values()),
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
         results=results,
+        left_out=left_out,
     )
 
 

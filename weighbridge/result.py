@@ -91,8 +91,10 @@ class Evidence:
         value = _digits(self.log_evidence, self.std_error)
         plural = "" if self.num_observations == 1 else "s"
         skipped = left_out(self.rows_skipped, self.rows_quarantined)
+        power = self.diagnostics.get("power_reached", 1.0)
+        reached = "" if power >= 1 else f" at power {power:.3g}"
         text = (
-            f"log evidence {value} {error} ({self.method}, "
+            f"log evidence{reached} {value} {error} ({self.method}, "
             f"{self.num_observations:,} observation{plural}{skipped}, {self.elapsed:.1f} s)"
         )
         return "\n".join([text, *(f"  {flag}" for flag in self.flags)])
