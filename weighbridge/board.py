@@ -94,8 +94,8 @@ class Board:
                 self._appear()
 
     def _appear(self) -> None:
-        self.is_shown = True
         self.screen.draw(self.rows)
+        self.is_shown = True
 
 
 class Terminal:
