@@ -200,7 +200,9 @@ def test_tempering_in_lines_is_sparse_too(monkeypatch):
         lines.temper(10.0 ** (step / 3 - 12), -float(step), step, "linear", 2)
     lines.close()
     first, second = stream.getvalue().splitlines()
-    assert first.startswith("linear, round 2: power 2.15e-11  log evidence -4.00  annealing steps 4")
+    assert first.startswith(
+        "linear, round 2: power 2.15e-11  log evidence -4.00  annealing steps 4"
+    )
     # Powers that grow by the same factor in each step end after 36 steps of an eighth of a second.
     assert first.endswith("0.5 s, about 4 s left")
     assert second.endswith("2.5 s, about 2 s left")

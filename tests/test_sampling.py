@@ -16,7 +16,6 @@ import pytest
 import weighbridge as wb
 from weighbridge.chains import ChainRun
 
-
 pytestmark = pytest.mark.long
 
 LINEAR = wb.zoo.linear.model(2)

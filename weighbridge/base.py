@@ -48,11 +48,10 @@ class Status(enum.Enum):
     OK = ("ok", "nothing unusual was seen", "None needed.")
     INTERRUPTED = (
         "interrupted",
-        "the run was stopped before its end; this is what there was by then: the rows up to "
-        "num_observations, the path up to diagnostics['power_reached'] (below 1 that is not the "
-        "evidence, and no error is stated), or the answer before it was checked or more islands "
-        "were added",
-        "Run it again, and let it end; fewer particles or a tolerance take less time.",
+        "this is what there was when the run was stopped: fewer rows (num_observations), a path "
+        "that is not at its end (diagnostics['power_reached'] below 1: not the evidence, and "
+        "without an error), or an answer that was not checked",
+        "Run it again, and let it end.",
     )
     ERROR_UNKNOWN = (
         "error unknown",

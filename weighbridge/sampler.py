@@ -63,8 +63,13 @@ class Sampler:
         began = time.perf_counter()
         self.num_warmup = num_warmup
         first = self._initial(initial)
-        for run, position in zip(self.runs, first):
-            run.start(position, self.prepared.num_walkers, self.warmup)
+        self.reporter.update(0, 0, num_warmup or num_samples, True, 0)
+        try:
+            for run, position in zip(self.runs, first):
+                run.start(position, self.prepared.num_walkers, self.warmup)
+        except BaseException:
+            self.reporter.close()
+            raise
         self._all(
             lambda run: run.warm_up(num_warmup, self.warmup, self._go_on(run, num_warmup, True)),
             num_warmup,
