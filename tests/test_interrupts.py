@@ -12,6 +12,7 @@ import pytest
 import weighbridge as wb
 from weighbridge import interrupts
 from weighbridge.interrupts import Interrupted, interruptible, stopped_by
+from weighbridge.numerics import jit
 from weighbridge.result import Trace
 
 DATA = wb.zoo.gaussian.simulate(120, mean=2.0, seed=1)
@@ -126,6 +127,19 @@ def test_patience_lets_a_step_end_by_itself():
         time.sleep(0.06)
         with pytest.raises(Interrupted):
             interrupts.check()
+
+
+def test_a_run_that_is_taken_back_stops_before_any_program():
+    """Compiling takes most of a first chunk: it need not go on with the next program."""
+    program, event = jit(lambda x: x + 1), threading.Event()
+    with stopped_by(event, patience=0.0):
+        program(1.0)
+        event.set()
+        with pytest.raises(Interrupted):
+            program(1.0)
+    with interruptible() as interruption:
+        interruption.asked.set()
+        program(1.0)  # what is given back has to be put together first
 
 
 # --- evidence: tempering ---------------------------------------------------------------------

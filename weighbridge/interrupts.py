@@ -28,13 +28,21 @@ class Interruption:
     Args:
         asked: is set when it is.
         patience: seconds that the step under way is given to end by itself.
+        anywhere: whether it may stop between any two programs, as nothing of it is given back.
 
     Attributes:
         has_something: whether there is anything to give back.
     """
 
-    def __init__(self, asked: threading.Event | None = None, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        asked: threading.Event | None = None,
+        patience: float = 0.0,
+        *,
+        anywhere: bool = False,
+    ) -> None:
         self.asked = threading.Event() if asked is None else asked
+        self.anywhere = anywhere
         self.has_something = False
         self._patience = patience
         self._since: float | None = None
@@ -63,6 +71,13 @@ def check() -> None:
     """Stop here if the run of this context is to stop."""
     if is_due():
         raise Interrupted
+
+
+def check_before_program() -> None:
+    """Stop here, before a program is compiled or run, if the run may be stopped anywhere."""
+    interruption = _current.get()
+    if interruption is not None and interruption.anywhere:
+        check()
 
 
 def keep() -> None:
@@ -124,7 +139,9 @@ def interruptible(
 
 @contextlib.contextmanager
 def stopped_by(asked: threading.Event, patience: float) -> Iterator[None]:
-    """A block that an event stops, at the next step after some seconds of patience.
+    """A block that an event stops, at the next program after some seconds of patience.
+
+    Whatever it has done by then has to be taken back by those who did it.
 
     >>> event = threading.Event()
     >>> with stopped_by(event, patience=0.0):
@@ -133,7 +150,7 @@ def stopped_by(asked: threading.Event, patience: float) -> Iterator[None]:
     ...     is_due()
     True
     """
-    token = _current.set(Interruption(asked, patience))
+    token = _current.set(Interruption(asked, patience, anywhere=True))
     try:
         yield
     finally:
