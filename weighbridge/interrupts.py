@@ -73,8 +73,8 @@ def check() -> None:
         raise Interrupted
 
 
-def check_before_program() -> None:
-    """Stop here, before a program is compiled or run, if the run may be stopped anywhere."""
+def check_anywhere() -> None:
+    """Stop here, before a program runs or amid its tracing, if that may be anywhere."""
     interruption = _current.get()
     if interruption is not None and interruption.anywhere:
         check()

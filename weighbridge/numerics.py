@@ -72,7 +72,7 @@ class Program(Generic[Result]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         """Compile for arguments of a new kind, and run."""
-        interrupts.check_before_program()
+        interrupts.check_anywhere()
         found: Result = self.compiled(*args, **kwargs)
         return found
 
