@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
+from weighbridge import calibration
 
 pytestmark = pytest.mark.long
 
@@ -100,3 +101,15 @@ def test_ranks_can_be_seen():
 def test_bad_input_is_refused(options, words):
     with pytest.raises(wb.MethodError, match=words):
         wb.sbc(MODEL, **{"simulate": simulate, **options})
+
+
+def test_an_interrupted_simulation_does_not_count(monkeypatch):
+    """Its draws are fewer, and ranks among them are other ranks."""
+    original = calibration.sample
+
+    def interrupted(*args, num_samples, **options):
+        return original(*args, num_samples=num_samples - 1, **options)
+
+    monkeypatch.setattr(calibration, "sample", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="simulation 1"):
+        wb.sbc(MODEL, simulate, num_simulations=40, num_samples=19, num_warmup=50)

@@ -1,24 +1,30 @@
-"""Reporters: a bar on a terminal, plain lines elsewhere, nothing when asked for nothing."""
+"""Reporters: bars on a terminal and in notebooks, sparse lines elsewhere, or nothing."""
 
 import io
-import itertools
 import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 from rich.console import Console
 
-from weighbridge import AIS, SGAIS, SMC, Evidence, evidence, progress, zoo
+from weighbridge import AIS, SGAIS, SMC, Evidence, board, evidence, progress, zoo
+from weighbridge.board import Notebook, Row, Terminal
+from weighbridge.chain_progress import ChainBars, ChainLines, choose_chain_reporter
 from weighbridge.progress import Bar, Lines, Silent, choose_reporter
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
 
-class Terminal(io.StringIO):
+class Stream(io.StringIO):
     def isatty(self):
         return True
+
+
+def console_of(width=80):
+    return Console(file=Stream(), width=width, force_terminal=True, color_system=None)
 
 
 def test_lines():
@@ -44,26 +50,30 @@ def test_lines_of_unknown_total():
 
 def shown(bar_of, width=80):
     """What a terminal of this width shows before the bar is taken away."""
-    console = Console(file=Terminal(), width=width, force_terminal=True, color_system=None)
-    bar = Bar(console)
+    console = console_of(width)
+    bar = Bar(Terminal(console))
+    bar.announce("begun", at_once=True)
     bar_of(bar)
-    bar._bars.refresh()
+    bar.board.screen.bars.refresh()
     text = console.file.getvalue()
     bar.close()
     return ["", *text.split("\n")][-2:], text
 
 
-def test_the_bar_fits_80_columns():
+def test_the_bar_fits_80_columns(monkeypatch):
+    clock = iter(range(0, 10_000, 500))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+
     def use(bar):
         bar.start(100_000)
-        bar.update(40_000, -56952.541, 1.0, "linear")
+        for rows in range(38_000, 40_001, 1_000):
+            bar.update(rows, -56952.541, 1.0, "linear")
         bar.update(39_500, -69544.104, 12.0, "linear:2")
 
     (above, below), _ = shown(use)
     assert "linear " in above
-    assert "40,000/100,000 rows log evidence -56952.54 1 steps" in above
-    assert "39,500/100,000 rows log evidence -69544.10 12 steps" in below
-    assert above.rstrip().endswith("left")
+    assert "40,000/100,000 rows log Z -56952.54 1 steps  about 8 h left" in above
+    assert "39,500/100,000 rows log Z -69544.10 12 steps" in below
     assert "…" not in above + below
 
 
@@ -73,27 +83,28 @@ def test_the_bar_of_an_unknown_total_shows_the_time_passed():
         bar.update(500, -10.0, 1.0)
 
     (_, last), _ = shown(use)
-    assert "500 rows log evidence -10.00 1 steps 0:00:0" in last
+    assert "500 rows log Z -10.00 1 steps 0 s" in last
     assert "left" not in last
 
 
 def test_a_bar_can_start_again_and_close_twice():
     def use(bar):
         bar.start(10)
-        bar.start(20)  # rich allows one live display at a time
+        bar.start(20)
         bar.close()
         bar.close()
-        bar.update(5, -1.0, 1.0)  # after the end: nothing
         bar.start(30)
+        bar.announce("again", at_once=True)
+        bar.update(3, -1.0, 1.0)
 
     _, text = shown(use)
-    assert "0/30 rows" in text
+    assert "3/30 rows" in text
 
 
 def test_the_cursor_comes_back():
-    console = Console(file=Terminal(), force_terminal=True)
-    bar = Bar(console)
-    bar.start(10)
+    console = console_of()
+    bar = Bar(Terminal(console))
+    bar.announce("begun", at_once=True)
     bar.close()
     assert console.file.getvalue().rindex("\x1b[?25h") > console.file.getvalue().rindex("\x1b[?25l")
 
@@ -103,7 +114,7 @@ def test_the_cursor_comes_back():
     [(None, Bar, Silent), (True, Bar, Lines), (False, Silent, Silent)],
 )
 def test_choice(monkeypatch, progress, on_terminal, elsewhere):
-    for stream, expected in ((Terminal(), on_terminal), (io.StringIO(), elsewhere)):
+    for stream, expected in ((Stream(), on_terminal), (io.StringIO(), elsewhere)):
         monkeypatch.setattr("sys.stderr", stream)
         assert type(choose_reporter(progress)) is expected
     own = Silent()
@@ -140,7 +151,7 @@ def test_a_run_reports_every_chunk():
 
 def test_several_rounds_share_a_bar():
     """A tolerance that needs more islands starts the reporter again."""
-    bar = Bar(Console(file=Terminal(), force_terminal=True))
+    bar = Bar(Terminal(console_of()))
     data = zoo.gaussian.simulate(50, seed=1)
     first = evidence(zoo.gaussian.model(), data, SMALL)
     result = evidence(
@@ -154,24 +165,67 @@ def test_several_rounds_share_a_bar():
     assert len(result.diagnostics["island_log_evidence"]) > 4
 
 
-# --- tempering: nothing for half a second, then the power reached ------------------------------
+# --- lines: what is done if it lasts, then ever fewer of them ----------------------------------
 
 
-def test_tempering_in_lines_is_sparing(monkeypatch):
-    clock = iter(range(100))
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: 0.1 * next(clock))
+class Clock:
+    """Seconds that pass as a test says."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(progress.time, "perf_counter", lambda: self.now)
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(60, 12), (3600, 24), (86_400, 32)])
+def test_a_log_of_any_length_is_short(monkeypatch, seconds, most):
+    """The shell's comparison printed 801 lines."""
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    lines = Lines(stream)
+    lines.start(10_000)
+    for chunk in range(1, 1001):
+        clock.now = 100.0 + chunk * seconds / 1000
+        lines.update(10 * chunk, -1.0 * chunk, 3.0, "linear")
+    lines.close()
+    told = stream.getvalue().splitlines()
+    assert 5 < len(told) <= most
+    assert " left" in told[-1]
+
+
+def test_tempering_in_lines_is_sparse_too(monkeypatch):
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    lines = Lines(stream)
+    lines.temper(0.0, 0.0, 0, "linear", 2)
+    for step in range(1, 31):
+        clock.now += 0.125
+        lines.temper(10.0 ** (step / 3 - 12), -float(step), step, "linear", 2)
+    lines.close()
+    first, second = stream.getvalue().splitlines()
+    assert first.startswith(
+        "linear, round 2: power 2.15e-11  log evidence -4.00  annealing steps 4"
+    )
+    # Powers that grow by the same factor in each step end after 36 steps of an eighth of a second.
+    assert first.endswith("0.5 s, about 4 s left")
+    assert second.endswith("2.5 s, about 2 s left")
+
+
+def test_lines_tell_what_is_done_before_there_are_numbers(monkeypatch):
+    """Also while it is being compiled and nobody calls."""
+    monkeypatch.setattr(board, "PATIENCE", 0.02)
     stream = io.StringIO()
     lines = Lines(stream)
-    lines.temper(0.0, 0.0, 0)
-    for step in range(1, 30):
-        lines.temper(step / 29, -float(step), step, "linear", 2)
-    told = stream.getvalue().splitlines()
-    assert told[0].startswith("linear, round 2: power 0.")
-    assert "log evidence -" in told[0]
-    assert "annealing steps" in told[0]
-    seconds = [float(line.split()[-2]) for line in told]
-    assert 0.5 <= seconds[0] <= 0.7
-    assert all(later - earlier >= 1.0 for earlier, later in itertools.pairwise(seconds))
+    lines.announce("reading the data")
+    lines.temper(0.0, 0.0, 0, "linear")
+    wait_for(lambda: stream.getvalue())
+    assert stream.getvalue() == "linear: compiling ...\n", "what lasted, and nothing else"
+    lines.announce("stopping", at_once=True)
+    assert stream.getvalue().endswith("stopping\n")
+    lines.start(100)
+    lines.close()
+    time.sleep(0.05)
+    assert stream.getvalue().count("\n") == 2, "after the end it says nothing"
+
+
+# --- bars appear by themselves when a run lasts -----------------------------------------------
 
 
 def test_a_short_run_shows_no_bar_and_imports_nothing():
@@ -182,16 +236,16 @@ def test_a_short_run_shows_no_bar_and_imports_nothing():
         "for step in range(50): bar.temper(step / 50, -1.0, step)\n"
         "bar.close()\n"
         "assert 'rich' not in sys.modules\n"
-        "assert threading.active_count() == 1 or not bar._bars\n"
+        "assert not bar.board.is_shown\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
 def tempering_bar(monkeypatch, patience=0.02):
-    monkeypatch.setattr(progress, "PATIENCE", patience)
-    console = Console(file=Terminal(), width=80, force_terminal=True, color_system=None)
-    return Bar(console), console
+    monkeypatch.setattr(board, "PATIENCE", patience)
+    console = console_of()
+    return Bar(Terminal(console)), console
 
 
 def wait_for(condition):
@@ -205,18 +259,21 @@ def test_the_bar_of_tempering_appears_by_itself(monkeypatch):
     """Also while the first step is still being compiled and nobody calls."""
     bar, console = tempering_bar(monkeypatch)
     bar.temper(0.0, 0.0, 0, "linear", 1)
-    wait_for(lambda: bar._bars is not None)
-    bar._bars.refresh()
+    wait_for(lambda: bar.board.is_shown)
+    bar.board.screen.bars.refresh()
     assert "linear, round 1" in console.file.getvalue()
-    assert "power 0 log evidence ..." in console.file.getvalue()
+    assert "compiling ..." in console.file.getvalue()
     bar.temper(0.0123, -56952.54, 8, "linear", 12)
-    bar._bars.refresh()
+    bar.board.screen.bars.refresh()
     last = console.file.getvalue().split("\n")[-1]
     assert "linear, round 12" in last
-    assert "power 0.0123 log evidence -56952.54 8 steps" in last
+    assert "power 0.0123 log Z -56952.54 8 steps" in last
     assert "…" not in last
-    bar.temper(0.5, -1.0, 3, "quadratic", 12)
-    assert set(bar._tasks) == {"linear", "quadratic"}
+    bar.temper(1.0, -2.0, 9, "linear", 12)
+    assert bar.board.rows["linear"].text.startswith("checking"), "a bridge takes its time"
+    bar.temper(0.0, 0.0, 0, "quadratic", 12)
+    assert set(bar.board.rows) == {"linear", "quadratic"}
+    assert bar.board.rows["linear"].text.startswith("done log Z -2.00")
     bar.close()
     text = console.file.getvalue()
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
@@ -230,13 +287,13 @@ def test_a_bar_that_was_closed_in_time_never_appears(monkeypatch):
     bar.close()
     time.sleep(0.15)
     assert console.file.getvalue() == ""
-    assert bar._bars is None
+    assert not bar.board.is_shown
     assert threading.active_count() <= before
 
 
 def test_a_step_costs_next_to_nothing():
     """A run of 20 ms has about ten steps: a report must take microseconds."""
-    bar = Bar(Console(file=Terminal(), force_terminal=True))
+    bar = Bar(Terminal(console_of()))
     bar.temper(0.0, 0.0, 0)
     best = float("inf")
     for _ in range(5):
@@ -280,3 +337,107 @@ def test_rounds_of_islands_are_numbered():
     assert rounds == sorted(rounds)
     assert set(rounds) == set(range(1, result.diagnostics["num_rounds"] + 1))
     assert max(rounds) > 1
+
+
+# --- notebooks -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """What a kernel offers to those who run in it; tells what was sent to the cell."""
+    sent = []
+
+    class Handle:
+        def update(self, bundle, raw):
+            assert raw
+            sent.append(bundle)
+
+    def display(bundle, raw, display_id):
+        assert raw
+        assert display_id
+        sent.append(bundle)
+        return Handle()
+
+    shell = types.SimpleNamespace(kernel=object())
+    root = types.ModuleType("IPython")
+    root.get_ipython = lambda: shell
+    shows = types.ModuleType("IPython.display")
+    shows.display = display
+    monkeypatch.setitem(sys.modules, "IPython", root)
+    monkeypatch.setitem(sys.modules, "IPython.display", shows)
+    monkeypatch.setattr(board, "PATIENCE", 0.0)
+    monkeypatch.setattr(board, "BETWEEN_DRAWINGS", 0.0)
+    return sent
+
+
+def test_a_notebook_has_bars(notebook):
+    for progress_argument in (None, True):
+        bar = choose_reporter(progress_argument)
+        assert isinstance(bar, Bar)
+        assert isinstance(bar.board.screen, Notebook)
+    assert isinstance(choose_reporter(False), Silent)
+    assert isinstance(choose_chain_reporter(None), ChainBars)
+    bar.temper(0.0, 0.0, 0, "<a>")
+    wait_for(lambda: notebook)
+    assert "compiling ..." in notebook[0]["text/html"]
+    bar.temper(0.01, -5.0, 1, "<a>")
+    bar.temper(0.1, -9.5, 2, "<a>")
+    page = notebook[-1]["text/html"]
+    assert "&lt;a&gt;" in page
+    assert '<progress value="0.5000">' in page
+    assert notebook[-1]["text/plain"] == "<a>  power 0.1 log Z -9.50 2 steps"
+    bar.close()
+    assert notebook[-1] == {"text/plain": "", "text/html": ""}, "nothing is left behind"
+
+
+def test_a_notebook_that_cannot_show_does_no_harm(notebook, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no front end")
+
+    monkeypatch.setattr(sys.modules["IPython.display"], "display", fail)
+    screen = Notebook()
+    screen.draw({"": Row("", None, "compiling ...")})
+    screen.close()
+
+
+def test_ipython_in_a_terminal_is_no_notebook(notebook, monkeypatch):
+    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: None)
+    monkeypatch.setattr("sys.stderr", None)
+    assert isinstance(choose_reporter(None), Silent)
+
+
+# --- chains ----------------------------------------------------------------------------------
+
+
+def test_lines_of_chains(monkeypatch):
+    monkeypatch.setattr(board, "PATIENCE", 0.02)
+    stream = io.StringIO()
+    lines = ChainLines(stream)
+    lines.update(0, 0, 100, True, 0)
+    wait_for(lambda: stream.getvalue())
+    assert stream.getvalue() == "compiling ...\n"
+    lines.update(1, 50, 100, False, 3)
+    lines.update(1, 60, 100, False, 3)
+    lines.close()
+    assert stream.getvalue().splitlines()[1].startswith("chain 2: 50/100 draws, 3 divergent  0.")
+    assert stream.getvalue().count("\n") == 2
+
+
+def test_bars_of_chains(monkeypatch):
+    monkeypatch.setattr(board, "PATIENCE", 0.02)
+    console = console_of()
+    bars = ChainBars(Terminal(console))
+    bars.update(0, 0, 100, True, 0)
+    wait_for(lambda: bars.board.is_shown)
+    bars.board.screen.bars.refresh()
+    assert "compiling ..." in console.file.getvalue()
+    for done in (10, 20, 30):
+        time.sleep(0.002)
+        bars.update(0, done, 100, True, 0)
+    bars.board.screen.bars.refresh()
+    last = console.file.getvalue().split("\n")[-1]
+    assert "chain 1" in last
+    assert "30/100 warm-up about 1 s left" in last
+    bars.say("stopping")
+    assert bars.board.rows[""].text == "stopping"
+    bars.close()

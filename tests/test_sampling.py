@@ -1,6 +1,5 @@
 """``wb.sample`` as users run it: right moments, saved and continued bit for bit, clear errors."""
 
-import io
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.chains import ChainRun
-from weighbridge.progress import ChainBars, ChainLines
 
 pytestmark = pytest.mark.long
 
@@ -364,24 +362,6 @@ def test_an_interrupt_in_the_warm_up_is_an_interrupt():
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.returncode != 0
     assert "KeyboardInterrupt" in found.stderr
-
-
-def test_progress_tells_chains_and_divergences(monkeypatch):
-    monkeypatch.setattr("weighbridge.progress.PATIENCE", 0.0)
-    stream = io.StringIO()
-    lines = ChainLines(stream)
-    lines.update(0, 0, 100, True, 0)
-    lines.update(1, 50, 100, False, 3)
-    lines.close()
-    assert stream.getvalue() == "chain 2: 50/100 draws, 3 divergent\n"
-    from rich.console import Console
-
-    shown = io.StringIO()
-    bars = ChainBars(Console(file=shown, force_terminal=True, width=80))
-    bars.update(0, 10, 100, True, 0)
-    bars.update(0, 20, 100, True, 0)
-    bars.close()
-    assert "chain 1" in shown.getvalue()
 
 
 def test_a_damaged_file_is_refused(posterior, tmp_path):

@@ -1,5 +1,6 @@
 """Models left running on a feed: events, checkpoints, resumes, and what goes wrong."""
 
+import io
 import json
 import os
 import shutil
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint, durable
+from weighbridge import checkpoint, durable, live, watching
 from weighbridge.commands import WatchOptions, watch_table
+from weighbridge.estimators import sgais_run
 from weighbridge.event_log import EventLog
 from weighbridge.history import COMMON
 from weighbridge.live import Lines, OnTerminal, State, choose_display
@@ -119,6 +121,60 @@ def test_a_watch_that_was_stopped_goes_on_bit_for_bit(tmp_path, after):
     assert any("resumed at row" in text for text in display.said)
     assert saved(broken) == saved(alone)
     assert events(broken, "stop")[0]["reason"] == "signal"
+
+
+@pytest.fixture
+def stop_amid(monkeypatch):
+    """Stop a watch within a chunk, by the number of the call that anneals it, without grace."""
+
+    def prepared(number):
+        stop, original, calls = threading.Event(), sgais_run.anneal, []
+
+        def stopping(*args, **options):
+            calls.append(0)
+            if len(calls) == number:
+                stop.set()
+            return original(*args, **options)
+
+        monkeypatch.setattr(watching, "GRACE", 0.0)
+        monkeypatch.setattr(sgais_run, "anneal", stopping)
+        return stop
+
+    return prepared
+
+
+@pytest.mark.parametrize(("call", "rows"), [(1, 0), (2, 0), (8, 150)])
+def test_a_chunk_that_was_stopped_amid_does_not_count(tmp_path, stop_amid, call, rows):
+    """Two models anneal each chunk, so the eighth call is in the fourth."""
+    alone, broken = tmp_path / "alone", tmp_path / "broken"
+    watch(plan(), ROWS, alone, keeping=OFTEN)
+    display = Chunky()
+    first = watch(plan(), ROWS, broken, display=display, stop=stop_amid(call), keeping=OFTEN)
+    assert (first.reason, first.rows) == ("signal", rows)
+    assert any("does not count" in text for text in display.said)
+    assert len(events(broken, "update")) == rows // 50
+    second = watch(plan(), ROWS, broken, keeping=OFTEN)
+    assert second.rows == 400
+    assert saved(broken) == saved(alone)
+
+
+def test_rows_that_come_only_once_are_not_left(tmp_path, stop_amid):
+    stream = (ROWS[start : start + 50] for start in range(0, 400, 50))
+    found = watch(plan(), stream, tmp_path, stop=stop_amid(1), keeping=OFTEN)
+    assert found.reason == "signal"
+    assert found.rows >= 50
+
+
+def test_a_watch_says_what_it_does(tmp_path):
+    class Announced(Chunky):
+        def announce(self, text, *, at_once=False):
+            self.said.append(text)
+
+    display = Announced()
+    watch(plan(), ROWS[:100], tmp_path, display=display)
+    first, second, third = display.said
+    assert first.startswith("reading ")
+    assert (second, third) == ("compiling, then weighing 50 rows", "weighing 50 rows")
 
 
 class Killed(BaseException):
@@ -296,6 +352,31 @@ def test_the_terminal_shows_a_table(capsys):
 def test_without_a_terminal_there_are_lines():
     assert type(choose_display(False)).__name__ == "Lines"
     assert type(choose_display(True)).__name__ == "Quiet"
+
+
+def test_lines_announce_what_lasts_and_once(monkeypatch):
+    monkeypatch.setattr(live, "PATIENCE", 0.02)
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.announce("reading")
+    for _ in range(2):
+        lines.announce("compiling")
+        time.sleep(0.1)
+    lines.announce("waiting")
+    lines.close()
+    time.sleep(0.1)
+    assert stream.getvalue() == "weighbridge: compiling ...\n"
+
+
+def test_a_terminal_is_told_at_once(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    shown = OnTerminal(stream)
+    shown.announce("compiling")
+    shown._live.refresh()
+    shown.close()
+    assert "compiling ..." in stream.getvalue()
+    assert "compiling" not in stream.getvalue().splitlines()[-1]
 
 
 # --- the command -----------------------------------------------------------------------------

@@ -51,6 +51,13 @@ class Status(enum.Enum):
     """
 
     OK = ("ok", "nothing unusual was seen", "None needed.")
+    INTERRUPTED = (
+        "interrupted",
+        "this is what there was when the run was stopped: fewer rows (num_observations), a path "
+        "that is not at its end (diagnostics['power_reached'] below 1: not the evidence, and "
+        "without an error), or an answer that was not checked",
+        "Run it again, and let it end.",
+    )
     ERROR_UNKNOWN = (
         "error unknown",
         "the error of the log evidence cannot be stated",

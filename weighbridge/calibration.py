@@ -180,6 +180,8 @@ def sbc(
             thin=thin,
             progress=False,
         )
+        if posterior.num_samples < num_samples:  # ranks among fewer draws are other ranks
+            raise KeyboardInterrupt(f"Interrupted at simulation {number + 1}.")
         for name, rank in _ranks(posterior.flat(), truth).items():
             ranks.setdefault(name, []).append(rank)
         chains.append(posterior.positions)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
 from weighbridge.data import RowChecker, RowPolicy, columns_remark, num_rows
@@ -194,6 +195,7 @@ def watch_table(
     loaded = load_all(specs)
     check_question(loaded, table)
     columns, schema = table.request(loaded)
+    announce(display, f"waiting for the first rows of {table.data}")
     feed = Begun(
         open_feed(
             table.data,

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from weighbridge import plots
 from weighbridge.admission import QuarantineFile
+from weighbridge.announcing import announce
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.data import RowPolicy
 from weighbridge.estimators import Method, choose
 from weighbridge.export import Table
+from weighbridge.interrupts import interruptible
 from weighbridge.model import Model
 from weighbridge.notebook import Page, Shown
 from weighbridge.progress import Reporter, choose_reporter
@@ -65,6 +68,11 @@ class Comparison(Tabular, Shown):
         flags: reasons for caution of each model; empty where there is none.
         results: the evidence of each model, with its posterior and its path.
         remarks: what else a user should know, such as that the data differ.
+        left_out: models of which an interrupted run had nothing yet.
+
+    Where an interrupted run left models out, or has their evidences at different rows or powers,
+    these cannot be held against each other: factors and probabilities are NaN, and no model is
+    the best.
     """
 
     log_evidences: dict[str, float]
@@ -78,10 +86,21 @@ class Comparison(Tabular, Shown):
     flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
     results: dict[str, Evidence] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all models can be held against each other; not after some interruptions."""
+        return not any(math.isnan(factor) for factor in self.log_bayes_factors.values())
 
     @property
     def best(self) -> str:
         """Name of the model with the largest evidence."""
+        if not self.is_complete:
+            raise MethodError(
+                "The run was interrupted before its models could be held against each other: none "
+                "is the best. Run it again, and let it end."
+            )
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
 
     @property
@@ -97,6 +116,8 @@ class Comparison(Tabular, Shown):
 
     def bayes_factor_error(self, name: str) -> float:
         """Standard error of a model's log Bayes factor against the best."""
+        if not self.is_complete:
+            return math.nan
         return (
             0.0
             if name == self.best
@@ -118,11 +139,11 @@ class Comparison(Tabular, Shown):
             rows[name] = (
                 f"{self.log_evidences[name]:.2f}",
                 _error(self.std_errors[name]),
-                f"{self.log_bayes_factors[name]:.2f}",
+                f"{self.log_bayes_factors[name]:.2f}" if self.is_complete else "unknown",
                 _error(self.bayes_factor_error(name)),
                 _small(self.probabilities[name]),
                 _small(self.probability_errors[name]),
-                "" if name == self.best else self.verdict(name),
+                "" if not self.is_complete or name == self.best else self.verdict(name),
             )
         return Table(columns, rows)
 
@@ -133,6 +154,10 @@ class Comparison(Tabular, Shown):
 
     def _cautions(self) -> list[str]:
         found = []
+        if not self.is_complete:
+            found.append("interrupted: these models cannot be held against each other yet")
+        if self.left_out:
+            found.append(f"left out, as there was nothing of them: {', '.join(self.left_out)}")
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
@@ -164,6 +189,8 @@ class Comparison(Tabular, Shown):
 
     def verdict(self, name: str) -> str:
         """What the evidence says against a model, in Jeffreys' words where its error allows."""
+        if not self.is_complete:
+            return "unknown (interrupted)"
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
         if math.isnan(error):
             return f"{jeffreys(factor)} (error unknown)"
@@ -195,7 +222,8 @@ class Comparison(Tabular, Shown):
 
         return json.dumps(
             {
-                "best": self.best,
+                "best": self.best if self.is_complete else None,
+                "left_out": list(self.left_out),
                 "num_observations": self.num_observations,
                 "log_evidences": clean(self.log_evidences),
                 "std_errors": clean(self.std_errors),
@@ -241,14 +269,19 @@ def compare(
         seed: the same seed gives the same numbers.
         tolerance: for models: standard error (nats) of each log evidence to reach.
         time_limit: for models: seconds after which no more islands are added, all models together.
-        progress: for models: True or False, or a reporter; by default a bar on a terminal.
-        same_data: results that were made on different data are refused: on other numbers of
-            observations, or where columns of the same name and shape hold other rows (in whatever
-            order). False compares them all the same, and says so in ``remarks``.
+        progress: for models: True or False, or a reporter; by default a bar on a terminal or in a
+            notebook.
+        same_data: for results: those that were made on different data are refused, which have
+            other numbers of observations, or other rows in columns of the same name and shape (in
+            whatever order). False compares them all the same, and says so in ``remarks``.
         on_bad_row: for models: what to do with rows that one of them cannot use: "raise", "skip"
             them for all models and count them, or "quarantine": count them and append them to a
             file, with the reason.
         quarantine: that file.
+
+    Ctrl-C gives back what there is of every model, with ``Status.INTERRUPTED`` where that is not
+    all; a second one ends it at once. Models that are at different rows or powers by then, or of
+    which there is nothing (``left_out``), get no factors and no probabilities.
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -276,21 +309,32 @@ def compare(
         )
     if len(models) < 2:
         raise MethodError("compare needs two models or more, or their results.")
+    remarks: list[str] = []
     if any(isinstance(model, Model) for model in models.values()):
         (chosen, told), limits = choose(method, models.values()), Limits(tolerance, time_limit)
         limits.check(chosen)
+        check_prior_odds(list(models), prior_odds)
         bad_rows = BadRows(on_bad_row, quarantine)
         weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
         results = {n: replace(r, diagnostics=r.diagnostics | told) for n, r in weighed.items()}
     else:
         results = _check_results(models)
+        remarks = _different_data(results)
+        if remarks and same_data:
+            raise MethodError(
+                f"{remarks[0]} Their evidences cannot be compared: run them on the same data. If "
+                "that is what you want all the same, pass same_data=False."
+            )
         given = (data, tolerance, time_limit, quarantine)
         if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
             raise MethodError(
                 "data, method, tolerance, time_limit, on_bad_row and quarantine are for models; "
                 "these are results. Leave them out, or give the models instead."
             )
-    return compare_results(results, prior_odds, seed, same_data=same_data)
+    missing = tuple(name for name in models if name not in results)
+    if prior_odds is not None:
+        prior_odds = {name: odds for name, odds in prior_odds.items() if name not in missing}
+    return compare_results(results, prior_odds, seed, missing, remarks)
 
 
 def _weigh(
@@ -308,16 +352,18 @@ def _weigh(
                 f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
                 "only models, or only results."
             )
-    return weigh_together(
-        {name: Competitor(model, as_it_is) for name, model in models.items()},
-        open_common(models, data, method),
-        method,
-        seed=seed,
-        limits=limits,
-        on_bad_row=bad_rows.on_bad_row,
-        quarantine=bad_rows.quarantine,
-        reporter=choose_reporter(progress),
-    )
+    reporter = choose_reporter(progress)
+    with interruptible(partial(announce, reporter, at_once=True)):
+        return weigh_together(
+            {name: Competitor(model, as_it_is) for name, model in models.items()},
+            open_common(models, data, method),
+            method,
+            seed=seed,
+            limits=limits,
+            on_bad_row=bad_rows.on_bad_row,
+            quarantine=bad_rows.quarantine,
+            reporter=reporter,
+        )
 
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
@@ -334,32 +380,41 @@ def compare_results(
     results: dict[str, Evidence],
     prior_odds: Mapping[str, float] | None = None,
     seed: int = 0,
-    *,
-    same_data: bool = True,
+    missing: tuple[str, ...] = (),
+    remarks: Sequence[str] = (),
 ) -> Comparison:
-    """Compare the evidence of models on the same observations."""
-    remarks = _different_data(results)
-    if remarks and same_data:
-        raise MethodError(
-            f"{remarks[0]} Their evidences cannot be compared: run them on the same data. If "
-            "that is what you want all the same, pass same_data=False."
-        )
+    """Compare the evidence of models on the same observations.
+
+    Args:
+        results: of each model.
+        prior_odds: prior weight of each model; equal by default.
+        seed: of the draws behind the errors of probabilities.
+        missing: models that an interrupted run has nothing of.
+        remarks: what else a user should know.
+    """
+    sizes = {result.num_observations for result in results.values()}
+    is_interrupted = any(Status.INTERRUPTED in result.flags for result in results.values())
     log_evidences = {name: float(result.log_evidence) for name, result in results.items()}
     std_errors = {name: float(result.std_error) for name, result in results.items()}
     probabilities, errors = model_probabilities(log_evidences, std_errors, prior_odds, seed)
     best = max(log_evidences.values())
+    powers = [result.diagnostics.get("power_reached", 1.0) for result in results.values()]
+    if missing or (is_interrupted and len(sizes) > 1) or min(powers) < 1:
+        best = math.nan
+        probabilities = errors = dict.fromkeys(results, math.nan)
     return Comparison(
         log_evidences=log_evidences,
         std_errors=std_errors,
         log_bayes_factors={name: value - best for name, value in log_evidences.items()},
         probabilities=probabilities,
         probability_errors=errors,
-        num_observations=max(result.num_observations for result in results.values()),
+        num_observations=min(sizes),
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
         results=results,
         remarks=tuple(remarks),
+        left_out=missing,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # Seconds between two lines, where there is no terminal.
 BETWEEN_LINES = 5.0
+# What is done is told if it lasts so long (seconds), where there is no terminal.
+PATIENCE = 0.5
 # The rate is that of so many chunks of late.
 RECENT = 20
 
@@ -98,9 +101,34 @@ class Lines(Quiet):
         super().__init__(stream)
         self._rate = Rate()
         self._next = 0.0
+        self._announced: set[str] = set()
+        self._timer: threading.Timer | None = None
+
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """What is done now, if it lasts: a line for the first time."""
+        self._hush()
+        if text in self._announced:
+            return
+        self._timer = threading.Timer(0.0 if at_once else PATIENCE, self._tell, [text])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._hush()
+
+    def _tell(self, text: str) -> None:
+        self._announced.add(text)
+        self.say(f"{text} ...")
+
+    def _hush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def show(self, state: State) -> None:
         """A line, unless there was one just now."""
+        self._hush()
         rate = self._rate.after(state.rows)
         if time.perf_counter() < self._next:
             return
@@ -114,7 +142,7 @@ class Lines(Quiet):
 
 
 class OnTerminal(Quiet):
-    """A table that is drawn anew after every chunk."""
+    """A table that is drawn anew after every chunk, and below it what is done now."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
@@ -122,12 +150,21 @@ class OnTerminal(Quiet):
         from rich.live import Live
 
         self._rate = Rate()
+        self._parts: list[Any] = []
+        self._doing = ""
         self._live: Live = Live(console=Console(file=self._stream), refresh_per_second=4)
         self._live.start()
 
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """What is done now, below the table."""
+        if text != self._doing:
+            self._doing = text
+            self._draw()
+
     def show(self, state: State) -> None:
         """The table as it is now."""
-        self._live.update(_table(state, self._rate.after(state.rows)))
+        self._parts = [_table(state, self._rate.after(state.rows))]
+        self._draw()
 
     def say(self, text: str) -> None:
         """A line above the table."""
@@ -135,7 +172,17 @@ class OnTerminal(Quiet):
 
     def close(self) -> None:
         """Leave the last table, and give the cursor back."""
+        self._doing = ""
+        self._draw()
         self._live.stop()
+
+    def _draw(self) -> None:
+        from rich.console import Group
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        now = [Spinner("line", Text(f"{self._doing} ..."))] if self._doing else []
+        self._live.update(Group(*self._parts, *now))
 
 
 def _speed(rate: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.base import MethodError
 
 Parameters = ParamSpec("Parameters")
@@ -88,6 +89,7 @@ class Program(Generic[Result]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         """Compile for arguments of a new kind, and run."""
+        interrupts.check_anywhere()
         found: Result = self.compiled(*args, **kwargs)
         return found
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weighbridge.base import MethodError, ModelError, PyTree
+from weighbridge import interrupts
+from weighbridge.base import MethodError, ModelError, PyTree, Status
 from weighbridge.common_rows import CommonRows
 from weighbridge.competitor import Competitor
 from weighbridge.data import RowPolicy, join, num_rows, rechunk
@@ -23,6 +24,7 @@ from weighbridge.result import Evidence
 from weighbridge.row_order import in_random_order, order_matters
 from weighbridge.session import Session
 from weighbridge.sources import Source
+from weighbridge.undo import restored_on_error
 
 OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
 # What a block becomes for a model, given the rows that another one cannot use.
@@ -80,7 +82,13 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         results = {}
         for name in names:
             report = partial(reporter.temper, label=weighing.label(name), island_round=number)
-            results[name] = holders[name].estimate(method, seed, first_island, report)
+            try:
+                results[name] = holders[name].estimate(method, seed, first_island, report)
+            except interrupts.Interrupted:
+                break
+            if interrupts.is_due():
+                break
+            interrupts.keep()
         return results
 
     return one_round
@@ -121,17 +129,44 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
                     in_random_order, seed=seed, first_island=first_island, size_after=sizes
                 ),
             )
-        for chunks in cut(gates, common, source.blocks()):
-            for name, session in sessions.items():
-                if name in chunks and num_rows(chunks[name]):
-                    with _told_if(shuffled):
-                        session.absorb(chunks[name])
-                    _report(reporter, session, weighing.label(name))
+        flags: tuple[Status, ...] = ()
+        try:
+            for chunks in cut(gates, common, source.blocks()):
+                interrupts.check()
+                with _alike(sessions):
+                    for name, session in sessions.items():
+                        if name in chunks and num_rows(chunks[name]):
+                            with _told_if(shuffled):
+                                session.absorb(chunks[name])
+                            if all(session.run.path for session in sessions.values()):
+                                interrupts.keep()
+                            _report(reporter, session, weighing.label(name))
+        except interrupts.Interrupted:
+            if not all(session.run.path for session in sessions.values()):
+                return {}
+            flags = (Status.INTERRUPTED,)
         told = {"row_order": "random" if shuffled else "as given"}
         results = {name: session.result() for name, session in sessions.items()}
-        return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
+        return {
+            name: replace(
+                result,
+                diagnostics=result.diagnostics | told,
+                flags=tuple(dict.fromkeys(flags + result.flags)),
+            )
+            for name, result in results.items()
+        }
 
     return one_round
+
+
+@contextlib.contextmanager
+def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
+    """A block after which, if it is interrupted, no model is ahead of the others."""
+    with contextlib.ExitStack() as stack:
+        for session in sessions.values() if len(sessions) > 1 else ():
+            stack.enter_context(restored_on_error(session))
+            stack.enter_context(session.run.undoable())
+        yield
 
 
 @contextlib.contextmanager

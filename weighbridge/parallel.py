@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +23,12 @@ def in_threads(
     {'a': 2, 'b': 0}
     """
 
+    # What a thread is told by its context (such as to stop) is what this one is told.
+    contexts = {name: contextvars.copy_context() for name in things}
+
     def call(name: str) -> Answer:
         try:
-            return function(things[name])
+            return contexts[name].run(function, things[name])
         except Exception as error:
             if len(things) > 1:
                 error.add_note(f"This was in {name!r}.")

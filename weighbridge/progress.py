@@ -1,19 +1,19 @@
-"""How far a long run has come: a bar on a terminal, plain lines elsewhere."""
+"""How far a long run has come: bars on a terminal and in notebooks, sparse lines elsewhere."""
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+from weighbridge import board
+from weighbridge.board import Board, Row, Screen, Terminal, choose_screen
+from weighbridge.pace import Pace, Sparse, in_words
 
-# Tempering says nothing for so many seconds, and prints no more than a line in so many.
-PATIENCE = 0.5
-BETWEEN_LINES = 1.0
+COMPILING = "compiling"
+CHECKING = "checking"
 
 
 class Reporter(Protocol):
@@ -70,25 +70,82 @@ class Silent:
         """Say nothing."""
 
 
+class Forecast:
+    """How much of a run is done and how long it still takes, of each of its parts.
+
+    Powers grow by about the same factor in every step, so it is their logarithm that tells: the
+    share done is 1 - log(power) / log(first power).
+
+    >>> forecast = Forecast()
+    >>> [forecast.of_power("", power, now) for now, power in enumerate((0.01, 0.1, 1.0))][1]
+    (0.5, nan)
+    """
+
+    def __init__(self) -> None:
+        self._paces: dict[str, Pace] = {}
+        self._first: dict[str, float] = {}
+
+    def begin(self, name: str) -> None:
+        """Forget what was known of this part: it begins anew."""
+        self._paces.pop(name, None)
+        self._first.pop(name, None)
+
+    def of_rows(self, name: str, rows: int, total: int, now: float) -> tuple[float, float]:
+        """The share that is done, and the seconds that are left."""
+        return rows / total, self._pace(name).left(rows, total, now)
+
+    def of_power(self, name: str, power: float, now: float) -> tuple[float, float]:
+        """The same of a path of powers."""
+        log_power = math.log(power) if power > 0 else -math.inf
+        if not math.isfinite(log_power):
+            return 0.0, math.nan
+        first = self._first.setdefault(name, log_power)
+        share = 1.0 if log_power >= 0 else 1.0 - log_power / first
+        return share, self._pace(name).left(log_power, 0.0, now)
+
+    def _pace(self, name: str) -> Pace:
+        return self._paces.setdefault(name, Pace())
+
+
 class Lines:
-    """One plain line per chunk, or per second of tempering, for logs and pipes."""
+    """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._total: int | None = None
         self._began = time.perf_counter()
-        self._next_line: float | None = None
+        self._sparse = Sparse(self._began)
+        self._forecast = Forecast()
+        self._timer: threading.Timer | None = None
+
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """Print what is done, if it is still done after a moment."""
+        self._hush()
+        if at_once:
+            self._write(text)
+            return
+        self._timer = threading.Timer(board.PATIENCE, self._write, [f"{text} ..."])
+        self._timer.daemon = True
+        self._timer.start()
 
     def start(self, total: int | None) -> None:
         """Remember the total."""
-        self._total, self._began = total, time.perf_counter()
+        self._total = total
+        self._forecast = Forecast()
+        self.announce(COMPILING)
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
-        """Print one line."""
-        of_total = f" of {self._total:,}" if self._total else ""
-        self._print(label, f"{rows:,}{of_total} rows", log_evidence, f"{annealing_steps:.0f}")
+        """Print one line, if it is time for one."""
+        self._hush()
+        now, left, of_total = time.perf_counter(), math.nan, ""
+        if self._total:
+            of_total = f" of {self._total:,}"
+            left = self._forecast.of_rows(label, rows, self._total, now)[1]
+        if self._sparse.is_due(label, now):
+            done = f"{rows:,}{of_total} rows"
+            self._print(label, done, log_evidence, f"{annealing_steps:.0f}", left)
 
     def temper(
         self,
@@ -98,24 +155,38 @@ class Lines:
         label: str = "",
         island_round: int = 0,
     ) -> None:
-        """Print one line, unless there was one just now."""
+        """Print one line, if it is time for one."""
+        self._hush()
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            if island_round <= 1:
+                self.announce(_labelled(name, COMPILING))
+            return
         now = time.perf_counter()
-        if self._next_line is None:
-            self._began, self._next_line = now, now + PATIENCE
-        if steps and now >= self._next_line:
-            self._next_line = now + BETWEEN_LINES
-            self._print(_named(label, island_round), f"power {power:.3g}", log_evidence, str(steps))
+        left = self._forecast.of_power(label, power, now)[1]
+        if now - self._began >= board.PATIENCE and self._sparse.is_due(label, now):
+            self._print(name, f"power {power:.3g}", log_evidence, str(steps), left)
+        if power >= 1:
+            self.announce(_labelled(name, CHECKING))
 
     def close(self) -> None:
-        """Nothing to tidy up."""
+        """Say nothing more."""
+        self._hush()
 
-    def _print(self, label: str, done: str, log_evidence: float, steps: str) -> None:
-        print(
-            f"{label}{': ' if label else ''}{done}  log evidence {log_evidence:.2f}  "
-            f"annealing steps {steps}  {time.perf_counter() - self._began:.1f} s",
-            file=self._stream,
-            flush=True,
-        )
+    def _hush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _print(self, name: str, done: str, log_evidence: float, steps: str, left: float) -> None:
+        passed = f"{time.perf_counter() - self._began:.1f} s"
+        told = ", ".join(filter(None, (passed, in_words(left))))
+        text = f"{done}  log evidence {log_evidence:.2f}  annealing steps {steps}  {told}"
+        self._write(_labelled(name, text))
+
+    def _write(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
 
 
 def _named(label: str, island_round: int) -> str:
@@ -123,45 +194,39 @@ def _named(label: str, island_round: int) -> str:
     return ", ".join(filter(None, [label, f"round {island_round}" if island_round else ""]))
 
 
-class Bar:
-    """Rich progress bars, one per model: how far, log evidence, annealing steps, time."""
+def _labelled(name: str, text: str) -> str:
+    return f"{name}: {text}" if name else text
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console
-        self._bars: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
+
+class Bar:
+    """A row with a bar for each model: how far, log evidence, annealing steps, time left."""
+
+    def __init__(self, screen: Screen | None = None) -> None:
+        self.board = Board(Terminal() if screen is None else screen)
         self._total: int | None = None
-        # What tempering has to say until it is shown; a timer shows it, also amid a compilation.
-        self._waiting: dict[str, dict[str, Any]] = {}
-        self._timer: threading.Timer | None = None
-        self._lock = threading.RLock()
+        self._forecast = Forecast()
+
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """Show what is done, in a row of its own until there is another one."""
+        self.board.put("", Row("", None, text if at_once else f"{text} ..."), at_once=at_once)
 
     def start(self, total: int | None) -> None:
-        """Show the bar; a run that starts again begins a new one."""
-        self.close()
-        self._total = total
-        self._show(has_end=total is not None)
-        nothing_yet = {"done": self._of_total(0), "log_evidence": "...", "steps": ""}
-        self._add("", total, nothing_yet)
+        """A run begins, or does so again."""
+        self._total, self._forecast = total, Forecast()
+        for key in list(self.board.rows):
+            self.board.remove(key)
+        self.announce(COMPILING)
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
         """Move the bar of this model."""
-        if self._bars is None:
-            return
-        fields: dict[str, Any] = {
-            "completed": rows,
-            "done": self._of_total(rows),
-            "log_evidence": f"{log_evidence:.2f}",
-            "steps": f"{annealing_steps:.0f} steps",
-        }
-        if label in self._tasks:
-            self._bars.update(self._tasks[label], **fields)
-            return
-        if "" in self._tasks:  # what stood for all models until the first had a name
-            self._bars.remove_task(self._tasks.pop(""))
-        self._add(label, self._total, fields)
+        share: float | None = None
+        left, done = math.nan, f"{rows:,} rows"
+        if self._total:
+            done = f"{rows:,}/{self._total:,} rows"
+            share, left = self._forecast.of_rows(label, rows, self._total, time.perf_counter())
+        self._move(label, label, share, done, log_evidence, f"{annealing_steps:.0f}", left)
 
     def temper(
         self,
@@ -171,186 +236,57 @@ class Bar:
         label: str = "",
         island_round: int = 0,
     ) -> None:
-        """Move the bar of this model, which appears when the run has lasted for a while."""
-        fields: dict[str, Any] = {
-            "description": _named(label, island_round),
-            "completed": power,
-            "done": f"power {power:.3g}",
-            "log_evidence": f"{log_evidence:.2f}" if steps else "...",
-            "steps": f"{steps} steps" if steps else "",
-        }
-        with self._lock:
-            if self._bars is None:
-                self._waiting[label] = fields
-                if self._timer is None:
-                    self._timer = threading.Timer(PATIENCE, self._appear)
-                    self._timer.daemon = True
-                    self._timer.start()
-            elif label in self._tasks:
-                self._bars.update(self._tasks[label], **fields)
-            else:
-                self._add(label, 1.0, fields)
+        """Move the bar of this model."""
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            self._finish_others(label)
+            if label:
+                self.board.remove("")
+            waiting = f"{COMPILING} ..." if island_round <= 1 else "power 0"
+            self.board.put(label, Row(name, None, waiting))
+            return
+        share, left = self._forecast.of_power(label, power, time.perf_counter())
+        if power >= 1:  # a bridge and a second look may follow, and take as long as they take
+            self._move(label, name, None, CHECKING, log_evidence, str(steps), math.nan)
+        else:
+            done = f"power {power:.3g}"
+            self._move(label, name, share, done, log_evidence, str(steps), left)
 
     def close(self) -> None:
         """Take the bars away."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._bars is not None:
-                self._bars.stop()
-            self._bars, self._timer = None, None
-            self._tasks, self._waiting = {}, {}
+        self.board.close()
 
-    def _appear(self) -> None:
-        with self._lock:
-            if self._timer is None:  # the run ended just now
-                return
-            self._show(has_end=False)
-            for label, fields in self._waiting.items():
-                self._add(label, 1.0, fields)
+    def _move(
+        self,
+        label: str,
+        name: str,
+        share: float | None,
+        done: str,
+        log_evidence: float,
+        steps: str,
+        left: float,
+    ) -> None:
+        if label:
+            self.board.remove("")  # what stood for all models until the first had a name
+        text = f"{done} log Z {log_evidence:.2f} {steps} steps"
+        self.board.put(label, Row(name, share, text, in_words(left)))
 
-    def _show(self, *, has_end: bool) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            ProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        # Short enough, all told, for a terminal of 80 columns.
-        clock: list[ProgressColumn] = [TimeElapsedColumn()]
-        if has_end:
-            clock = [TimeRemainingColumn(compact=True), TextColumn("left")]
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=8),
-            TextColumn("{task.fields[done]}"),
-            TextColumn("log evidence {task.fields[log_evidence]}"),
-            TextColumn("{task.fields[steps]}"),
-            *clock,
-            console=self._console or Console(stderr=True),
-            transient=True,
-        )
-        self._bars.start()
-
-    def _add(self, label: str, total: float | None, fields: dict[str, Any]) -> None:
-        assert self._bars is not None
-        first = {"description": label, "total": total, **fields}
-        self._tasks[label] = self._bars.add_task(**first)
-
-    def _of_total(self, rows: int) -> str:
-        return f"{rows:,}{'' if self._total is None else f'/{self._total:,}'} rows"
+    def _finish_others(self, label: str) -> None:
+        """Models are tempered one after the other: where one begins, those before are done."""
+        for key, row in list(self.board.rows.items()):
+            if key not in ("", label) and row.text.startswith(CHECKING):
+                text = row.text.replace(CHECKING, "done", 1)
+                self.board.put(key, Row(row.name, 1.0, text, " "))
 
 
 def choose_reporter(progress: bool | Reporter | None) -> Reporter:
-    """The reporter for a ``progress`` argument: None shows a bar on a terminal only."""
-    if progress is None:
-        return Bar() if sys.stderr.isatty() else Silent()
-    if isinstance(progress, bool):
-        if not progress:
-            return Silent()
-        return Bar() if sys.stderr.isatty() else Lines(sys.stderr)
-    return progress
-
-
-class ChainReporter(Protocol):
-    """Told about every block of steps of a chain."""
-
-    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
-        """A chain has done so many of its steps of warm-up, or of its draws."""
-        ...
-
-    def close(self) -> None:
-        """The chains have ended, well or not."""
-        ...
-
-
-class SilentChains:
-    """Reports nothing."""
-
-    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
-        """Say nothing."""
-
-    def close(self) -> None:
-        """Say nothing."""
-
-
-class ChainLines:
-    """A plain line a second, for logs and pipes."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._next_line = time.perf_counter() + PATIENCE
-        self._lock = threading.Lock()
-
-    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
-        """Print one line, unless there was one just now."""
-        with self._lock:
-            now = time.perf_counter()
-            if not done or now < self._next_line:
-                return
-            self._next_line = now + BETWEEN_LINES
-        print(_chain_line(chain, done, total, warming, divergent), file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Nothing to tidy up."""
-
-
-class ChainBars:
-    """A bar for each chain, once they have run for a while."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console
-        self._bars: Progress | None = None
-        self._tasks: dict[int, TaskID] = {}
-        self._appear = time.perf_counter() + PATIENCE
-        self._lock = threading.RLock()
-
-    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
-        """Move the bar of this chain."""
-        with self._lock:
-            if time.perf_counter() < self._appear:
-                return
-            if self._bars is None:
-                self._bars = self._show()
-            text = _chain_line(chain, done, total, warming, divergent)
-            if chain not in self._tasks:
-                self._tasks[chain] = self._bars.add_task(text, total=total)
-            self._bars.update(self._tasks[chain], description=text, completed=done, total=total)
-
-    def close(self) -> None:
-        """Take the bars away."""
-        with self._lock:
-            if self._bars is not None:
-                self._bars.stop()
-            self._bars, self._tasks = None, {}
-
-    def _show(self) -> Progress:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
-            TimeRemainingColumn(compact=True),
-            console=self._console or Console(stderr=True),
-            transient=True,
-        )
-        bars.start()
-        return bars
-
-
-def _chain_line(chain: int, done: int, total: int, warming: bool, divergent: int) -> str:
-    phase = "warm-up" if warming else "draws"
-    said = f", {divergent} divergent" if divergent else ""
-    return f"chain {chain + 1}: {done:,}/{total:,} {phase}{said}"
-
-
-def choose_chain_reporter(progress: bool | None) -> ChainReporter:
-    """The reporter of chains for a ``progress`` argument: None shows bars on a terminal only."""
-    if progress is False or (progress is None and not sys.stderr.isatty()):
-        return SilentChains()
-    return ChainBars() if sys.stderr.isatty() else ChainLines(sys.stderr)
+    """The reporter for a ``progress`` argument: None shows bars where they can be shown."""
+    if progress is not None and not isinstance(progress, bool):
+        return progress
+    if progress is False:
+        return Silent()
+    screen = choose_screen()
+    if screen is not None:
+        return Bar(screen)
+    return Silent() if progress is None else Lines(sys.stderr)

@@ -107,12 +107,15 @@ class Evidence(Shown):
 
     def __str__(self) -> str:
         value = _digits(self.log_evidence, self.std_error)
+        power = self.diagnostics.get("power_reached", 1.0)
+        reached = "" if power >= 1 else f" at power {power:.3g}"
         about = [self.method]
         if self.num_observations:  # a total log-likelihood has none that could be counted
             skipped = left_out(self.rows_skipped, self.rows_quarantined)
             about.append(f"{counted(self.num_observations)}{skipped}")
         about.append(f"{self.elapsed:.1f} s")
-        text = f"log evidence {value} +- {digits_of_error(self.std_error)} ({', '.join(about)})"
+        error = digits_of_error(self.std_error)
+        text = f"log evidence{reached} {value} +- {error} ({', '.join(about)})"
         remarks = [*self.flags, *self.remarks]
         return "\n".join([text, *(f"  {remark}" for remark in remarks)])
 

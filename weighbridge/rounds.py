@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.base import MethodError, Status
 from weighbridge.estimators import SGAIS, Method, PublishedSGAIS
 from weighbridge.estimators.audit import drift_diagnostics, is_drifting
@@ -90,6 +91,9 @@ def run_rounds(
 ) -> dict[str, Evidence]:
     """Run rounds of islands until every model's error is within the tolerance, or time is up.
 
+    A run that is interrupted gives back what there is of every model: its finished rounds, or what
+    the first one has come to. Models of which there is nothing are left out.
+
     Args:
         one_round: runs islands from a first number on, of the models named.
         names: of the models.
@@ -102,11 +106,15 @@ def run_rounds(
     rounds: dict[str, list[Evidence]] = {name: [] for name in names}
     pending = list(names)
     missed: set[str] = set()
+    tolerance = limits.tolerance
     while pending:
         first_island = len(rounds[pending[0]]) * method.num_islands
         for name, result in one_round(first_island, pending).items():
-            rounds[name].append(result)
-        tolerance = limits.tolerance
+            if Status.INTERRUPTED not in result.flags or not rounds[name]:
+                rounds[name].append(result)
+        if interrupts.is_due():
+            break
+        interrupts.keep()
         if tolerance is None:
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
@@ -114,11 +122,24 @@ def run_rounds(
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
         pending = [name for name in pending if name not in stuck]
         missed |= {n for n in stuck if not merged_error(rounds[n], method)[0] <= tolerance}
-    merged = {name: merge(results, method) for name, results in rounds.items()}
+    merged = {name: merge(results, method) for name, results in rounds.items() if results}
+    if not merged:
+        raise interrupts.Interrupted("Interrupted before there was anything to give back.")
     for name in missed:
         flags = (*merged[name].flags, Status.TOLERANCE_NOT_REACHED)
         merged[name] = replace(merged[name], flags=flags)
+    if interrupts.is_due() and tolerance is not None:
+        for name in set(pending) & set(merged):
+            if not _surely(rounds[name], method, least) <= tolerance:
+                merged[name] = _given_up(merged[name], tolerance)
     return merged
+
+
+def _given_up(result: Evidence, tolerance: float) -> Evidence:
+    """What an interrupted search for a smaller error has found."""
+    late = () if result.std_error <= tolerance else (Status.TOLERANCE_NOT_REACHED,)
+    flags = dict.fromkeys((Status.INTERRUPTED, *result.flags, *late))
+    return replace(result, flags=tuple(flags))
 
 
 def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:

@@ -20,12 +20,13 @@ from weighbridge.chain_draws import (
     tuned_kernel,
     walkers_as_chains,
 )
+from weighbridge.chain_progress import ChainReporter
 from weighbridge.chain_targets import Prepared
 from weighbridge.chains import ChainRun, Warmup, is_tunable
 from weighbridge.estimators.host_likelihood import OnHost
+from weighbridge.interrupts import interruptible
 from weighbridge.numerics import check_count, double_precision
 from weighbridge.posterior import Posterior
-from weighbridge.progress import ChainReporter
 
 
 class Sampler:
@@ -47,6 +48,7 @@ class Sampler:
         self.seconds = (0.0, 0.0)
         self.stopped = False
         self.failed = False
+        self.is_stopped: Callable[[], bool] = lambda: False
         self.compiled = threading.Event()
         self.before: Posterior | None = None
         kernel = prepared.kernel
@@ -61,8 +63,13 @@ class Sampler:
         began = time.perf_counter()
         self.num_warmup = num_warmup
         first = self._initial(initial)
-        for run, position in zip(self.runs, first):
-            run.start(position, self.prepared.num_walkers, self.warmup)
+        self.reporter.update(0, 0, num_warmup or num_samples, True, 0)
+        try:
+            for run, position in zip(self.runs, first):
+                run.start(position, self.prepared.num_walkers, self.warmup)
+        except BaseException:
+            self.reporter.close()
+            raise
         self._all(
             lambda run: run.warm_up(num_warmup, self.warmup, self._go_on(run, num_warmup, True)),
             num_warmup,
@@ -157,7 +164,7 @@ class Sampler:
                 self.compiled.set()
             done = (run.num_done - first) // (1 if warming else self.thin)
             self.reporter.update(run.number, done, total, warming, run.num_divergent)
-            return not (self.stopped or self.failed)
+            return not (self.is_stopped() or self.failed)
 
         return asked
 
@@ -165,22 +172,28 @@ class Sampler:
         """Do the work of all chains in threads; an interrupt ends them at their next block."""
         first, *others = self.runs
         workers = min(len(os.sched_getaffinity(0)), len(self.runs))
-        with ThreadPoolExecutor(workers) as pool:
+        pool = ThreadPoolExecutor(workers)
+        with interruptible(self.reporter.say) as interruption:
+            # Chains end at their next block; if there is no draw by then, that is an error.
+            interruption.has_something = True
+            self.is_stopped = interruption.is_due
             alone = pool.submit(_in_double, work, first)
             alone.add_done_callback(lambda _: self.compiled.set())
             try:
                 # The first chain compiles what the others then find compiled.
-                self.compiled.wait()
+                while not self.compiled.wait(0.2):
+                    pass
                 pending = {alone, *(pool.submit(_in_double, work, run) for run in others)}
                 while pending:
                     done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                     _raise_first(done)
-            except KeyboardInterrupt:
-                self.stopped = True
+                self.stopped = interruption.is_due()
             except BaseException:
                 self.failed = True
                 raise
             finally:
+                # At a second interrupt nobody waits for the blocks under way.
+                pool.shutdown(wait=not (self.failed and interruption.is_due()))
                 self.reporter.close()
 
     def _posterior(self) -> Posterior:

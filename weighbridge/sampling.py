@@ -8,6 +8,7 @@ from typing import Any
 
 from weighbridge.admission import require_model
 from weighbridge.base import Kernel, MethodError
+from weighbridge.chain_progress import choose_chain_reporter
 from weighbridge.chain_targets import prepare
 from weighbridge.chains import Warmup
 from weighbridge.data import RowPolicy
@@ -16,7 +17,6 @@ from weighbridge.kernels.nuts import NUTS
 from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.posterior import Posterior
-from weighbridge.progress import choose_chain_reporter
 from weighbridge.sampler import Sampler
 from weighbridge.sources import open_source
 
@@ -46,7 +46,8 @@ def sample(
 
     Chains start at random within [-2, 2] of the unconstrained space. The warm-up is Stan's: step
     size by dual averaging, metric in windows that double. Chains run in parallel, as many as
-    there are cores. Ctrl-C ends the run and gives back the draws so far.
+    there are cores. Ctrl-C ends the run and gives back the draws so far; a second one ends it at
+    once.
 
     Args:
         model: a ``wb.Model``.
@@ -65,7 +66,7 @@ def sample(
         batch_size: rows of a mini-batch, for kernels that use them.
         resume: a posterior, or a file that its ``save`` wrote: go on where its chains stand,
             without a warm-up.
-        progress: True or False; by default bars on a terminal.
+        progress: True or False; by default bars on a terminal or in a notebook.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them, or
             "quarantine": append them to a file, with the reason.
         quarantine: that file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import weighbridge
+from weighbridge.announcing import announce
 from weighbridge.base import CheckpointError, MethodError, PyTree
 from weighbridge.changes import Changes
 from weighbridge.comparison import Comparison
@@ -18,6 +20,7 @@ from weighbridge.data import RowPolicy, num_rows
 from weighbridge.estimators import Method
 from weighbridge.event_log import EVENTS, EventLog
 from weighbridge.feeds import Chunk, Chunks, Continuity, Feed, Notice, chunks, open_feed
+from weighbridge.interrupts import Interrupted, stopped_by
 from weighbridge.live import Display, Quiet, State
 from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed
@@ -32,6 +35,8 @@ CHECKPOINTS = "checkpoints"
 SUMMARY_SHARE = 0.05
 # and are left out at a stop that someone waits for, if they take longer than this (seconds).
 QUICK = 2.0
+# Seconds that a chunk under way has at a stop to end by itself; then it is left, between two steps.
+GRACE = 2.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,9 @@ def watch(
         prepare: from rows as the source has them to those that the models take.
         keeping: which checkpoints to write.
         display: is shown every update.
-        stop: set it, from a signal or another thread, to stop after the chunk under way.
+        stop: set it, from a signal or another thread, to stop after the chunk under way. One that
+            takes longer than two seconds more is left, and does not count: a source that can seek
+            has it again when the watch goes on, and others are waited for.
 
     >>> import tempfile
     >>> import weighbridge as wb
@@ -184,6 +191,7 @@ class _Watch:
         self.began = time.monotonic()
         self.summary_seconds = 0.0
         self.last_change = ""
+        self.has_weighed = False
         self.bad_rows = 0
 
     # --- beginning -------------------------------------------------------------------------------
@@ -270,12 +278,18 @@ class _Watch:
         return Watched(reason, seen, self.comparison.result() if seen and quickly else None)
 
     def _absorb_all(self, cut: Chunks) -> Reason:
+        announce(self.display, f"reading {self.feed.describe()}")
         for chunk in cut:
             if chunk is None:
                 self._tell(cut.take_notices())
+                announce(self.display, "waiting for rows")
                 self._save_if_due()
             else:
-                self._absorb(chunk)
+                try:
+                    self._absorb(chunk)
+                except Interrupted:
+                    self.display.say("the chunk under way is left; it does not count")
+                    return "signal"
             if self.stop.is_set():
                 rest = None if self.feed.seekable else cut.pending()
                 if rest is not None:  # they would be lost
@@ -288,7 +302,11 @@ class _Watch:
         self._tell(chunk.notices)
         values = chunk.values if self.prepare is None else self.prepare(chunk.values)
         if num_rows(values):  # the first rows of a series may be predecessors only
-            update = self.comparison.update(values)
+            compiling = "" if self.has_weighed else "compiling, then "
+            announce(self.display, f"{compiling}weighing {num_rows(values):,} rows")
+            self.has_weighed = True
+            with self._may_leave_chunk():
+                update = self.comparison.update(values)
             self._record(update)
         self.place = {
             "settings": self.plan.settings(),
@@ -297,6 +315,12 @@ class _Watch:
             "prepared": None if self.prepare is None else self.prepare.state(),
         }
         self._save_if_due()
+
+    def _may_leave_chunk(self) -> contextlib.AbstractContextManager[None]:
+        """A block that a stop ends between two steps, if its rows can be had again."""
+        if self.feed.seekable:
+            return stopped_by(self.stop, GRACE)
+        return contextlib.nullcontext()
 
     def _record(self, update: ComparisonUpdate) -> None:
         rows = update.num_observations

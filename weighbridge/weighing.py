@@ -6,9 +6,11 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from weighbridge.admission import QuarantineFile, require_model
+from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.column_scales import scale_remark
 from weighbridge.competitor import Competitor, as_it_is
@@ -22,6 +24,7 @@ from weighbridge.estimators import (
     Tempering,
     choose,
 )
+from weighbridge.interrupts import interruptible
 from weighbridge.model import Model
 from weighbridge.one_round import Policy, Weighing, held_rounds, is_shuffled, streamed_rounds
 from weighbridge.progress import Reporter, Silent, choose_reporter
@@ -56,10 +59,14 @@ def evidence(
         tolerance: standard error (nats) to reach; islands are added until it is. Methods that
             temper all the data begin with half of theirs, which may be enough.
         time_limit: seconds after which no more islands are added.
-        progress: True or False, or a reporter; by default a bar on a terminal.
+        progress: True or False, or a reporter; by default a bar on a terminal or in a notebook.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
+
+    Ctrl-C gives back what there is, with ``Status.INTERRUPTED``: the rows so far, the path so far
+    (``diagnostics["power_reached"]``; below 1 that is not the evidence, and the error is NaN), or
+    the rounds of islands that had ended. A second one ends it at once.
 
     Returns:
         The log evidence with its error, the posterior, and the path.
@@ -75,16 +82,18 @@ def evidence(
     limits.check(chosen)
     require_model(model)
     began = time.perf_counter()
-    results = weigh_together(
-        {"": Competitor(model, as_it_is)},
-        open_common({"": model}, data, chosen),
-        chosen,
-        seed=seed,
-        limits=limits,
-        on_bad_row=on_bad_row,
-        quarantine=quarantine,
-        reporter=choose_reporter(progress),
-    )
+    reporter = choose_reporter(progress)
+    with interruptible(partial(announce, reporter, at_once=True)):
+        results = weigh_together(
+            {"": Competitor(model, as_it_is)},
+            open_common({"": model}, data, chosen),
+            chosen,
+            seed=seed,
+            limits=limits,
+            on_bad_row=on_bad_row,
+            quarantine=quarantine,
+            reporter=reporter,
+        )
     result = results[""]
     elapsed = time.perf_counter() - began
     return replace(result, elapsed=elapsed, diagnostics=result.diagnostics | told)
@@ -120,6 +129,7 @@ def weigh_together(
     limits = limits or Limits()
     names = list(competitors)
     try:
+        announce(reporter, "reading the data")
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)

@@ -16,6 +16,8 @@ import typer
 if TYPE_CHECKING:
     import threading
 
+    from weighbridge.progress import Reporter
+
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 # The library's messages name arguments of Python; these are the options of the same meaning.
@@ -63,6 +65,28 @@ def _as_options(text: str) -> str:
 
 
 @contextlib.contextmanager
+def giving_back(reporter: Reporter) -> Iterator[None]:
+    """A block that gives back what there is at the first Ctrl-C, shows it, and exits with 130.
+
+    What it does is reported, also while modules are loaded.
+    """
+    from weighbridge.announcing import announce
+    from weighbridge.interrupts import interruptible
+
+    announce(reporter, "loading")
+    say = functools.partial(announce, reporter, at_once=True)
+    ends_by = signal.getsignal(signal.SIGINT)
+    instead_of = stop_at_once if ends_by is stop_at_once else signal.default_int_handler
+    try:
+        with interruptible(say, instead_of=instead_of) as interruption:
+            yield
+    finally:
+        reporter.close()
+    if interruption.is_due():
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
 def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None]:
     """A block in which the first signal asks for an end, and the second one makes it."""
 
@@ -70,7 +94,7 @@ def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None
         if stop.is_set():
             stop_at_once()
         stop.set()
-        say("stopping after this chunk; once more to stop at once")
+        say("stopping; once more to stop at once")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

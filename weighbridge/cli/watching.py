@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from pathlib import Path
 from typing import Annotated
@@ -98,45 +99,47 @@ def watch(
 ) -> None:
     """Weigh models as rows arrive, through crashes and bad rows, until they end or it is stopped.
 
-    SIGINT and SIGTERM stop it cleanly after the chunk under way; a second one at once.
+    SIGINT and SIGTERM stop it cleanly, after the chunk under way if that ends within seconds, else
+    before it; a second one at once.
     """
     if len(models_and_source) < 2:
         raise typer.BadParameter("give one model or more, and then the source")
     import threading
 
-    from weighbridge.changes import Changes
-    from weighbridge.commands import WatchOptions, watch_table
+    from weighbridge.announcing import announce
     from weighbridge.live import choose_display
-    from weighbridge.tables import Table
-    from weighbridge.watching import Keeping
 
-    *names, source = models_and_source
-    chosen = choose_method(method, particles, islands, None, batch_size, reservoir, half_life)
-    looks = None
-    if changes is not WhatToDo.OFF:
-        restarts = changes is WhatToDo.RESTART
-        looks = Changes(
-            false_alarm_rate,
-            "restart" if restarts else "keep",
-            compete=changes is WhatToDo.COMPETE,
-        )
-    options = WatchOptions(
-        seed,
-        chunk_size,
-        follow,
-        identifier,
-        on_bad_row.value,
-        looks,
-        Keeping(keep, every_rows, every_seconds),
-    )
-    stop = threading.Event()
-    table = Table(source, target, features, schema=schema)
     display = choose_display(quiet)
-    with stopping(stop, display.say):
-        try:
+    stop = threading.Event()
+    with contextlib.closing(display):
+        announce(display, "loading")
+        from weighbridge.changes import Changes
+        from weighbridge.commands import WatchOptions, watch_table
+        from weighbridge.tables import Table
+        from weighbridge.watching import Keeping
+
+        *names, source = models_and_source
+        chosen = choose_method(method, particles, islands, None, batch_size, reservoir, half_life)
+        looks = None
+        if changes is not WhatToDo.OFF:
+            restarts = changes is WhatToDo.RESTART
+            looks = Changes(
+                false_alarm_rate,
+                "restart" if restarts else "keep",
+                compete=changes is WhatToDo.COMPETE,
+            )
+        options = WatchOptions(
+            seed,
+            chunk_size,
+            follow,
+            identifier,
+            on_bad_row.value,
+            looks,
+            Keeping(keep, every_rows, every_seconds),
+        )
+        table = Table(source, target, features, schema=schema)
+        with stopping(stop, display.say):
             watched = watch_table(names, table, chosen, checkpoint, options, display, stop)
-        finally:
-            display.close()
     if watched.comparison is not None:
         print(watched.comparison, flush=True)
     how = "the rows have ended" if watched.reason == "end" else "stopped"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weighbridge.cli.ending import answering
+from weighbridge.cli.ending import answering, giving_back
 from weighbridge.cli.options import (
     BadRowOption,
     BatchOption,
@@ -58,27 +58,32 @@ def evidence(
     plot: PlotOption = None,
     save: Annotated[Path | None, typer.Option("--save", help="Save the result here.")] = None,
 ) -> None:
-    """Log evidence of one model on a table."""
-    from weighbridge import checkpoint, commands, plots
-    from weighbridge.rounds import Limits
-    from weighbridge.tables import Table
+    """Log evidence of one model on a table.
 
-    if save is not None:
-        checkpoint.check_place(save)
-    if plot is not None:
-        plots.check_figure_place(plot)
-    table = Table(data, target, features, standardise, schema)
-    chosen = choose_method(method, particles, islands, chunk_size, batch_size)
-    limits = Limits(tolerance, time_limit)
-    results = commands.weigh(
-        [model], table, chosen, seed, on_bad_row.value, reporter_of(quiet), limits, quarantine
-    )
-    result = results[model]
-    print(result.to_json() if json else result, flush=True)
-    if save is not None:
-        result.save(save)
-    if plot is not None:
-        plots.save_figure(plots.plot_paths({model: result.trace}), plot)
+    Ctrl-C shows what there is by then, flagged, and exits with 130; a second one ends it at once.
+    """
+    reporter = reporter_of(quiet)
+    with giving_back(reporter):
+        from weighbridge import checkpoint, commands, plots
+        from weighbridge.rounds import Limits
+        from weighbridge.tables import Table
+
+        if save is not None:
+            checkpoint.check_place(save)
+        if plot is not None:
+            plots.check_figure_place(plot)
+        table = Table(data, target, features, standardise, schema)
+        chosen = choose_method(method, particles, islands, chunk_size, batch_size)
+        limits = Limits(tolerance, time_limit)
+        results = commands.weigh(
+            [model], table, chosen, seed, on_bad_row.value, reporter, limits, quarantine
+        )
+        result = results[model]
+        print(result.to_json() if json else result, flush=True)
+        if save is not None:
+            result.save(save)
+        if plot is not None:
+            plots.save_figure(plots.plot_paths({model: result.trace}), plot)
 
 
 @answering
@@ -108,24 +113,30 @@ def compare(
     quiet: QuietOption = False,
     plot: FactorPlotOption = None,
 ) -> None:
-    """Bayes factors and probabilities of several models, in one pass over a table."""
+    """Bayes factors and probabilities of several models, in one pass over a table.
+
+    Ctrl-C shows what there is by then, flagged, and exits with 130; a second one ends it at once.
+    """
     if len(models_and_data) < 3:
         raise typer.BadParameter("give two models or more, and then the data")
-    from weighbridge import commands, plots
-    from weighbridge.comparison import compare as compare_results
-    from weighbridge.rounds import Limits
-    from weighbridge.tables import Table
+    reporter = reporter_of(quiet)
+    with giving_back(reporter):
+        from weighbridge import commands, plots
+        from weighbridge.comparison import compare_results
+        from weighbridge.rounds import Limits
+        from weighbridge.tables import Table
 
-    *names, data = models_and_data
-    if plot is not None:
-        plots.check_figure_place(plot)
-    table = Table(data, target, features, standardise, schema)
-    chosen = choose_method(method, particles, islands, chunk_size, batch_size)
-    limits = Limits(tolerance, time_limit)
-    results = commands.weigh(
-        names, table, chosen, seed, on_bad_row.value, reporter_of(quiet), limits, quarantine
-    )
-    comparison = compare_results(results)
-    print(comparison.to_json() if json else comparison, flush=True)
-    if plot is not None:
-        plots.save_figure(comparison.plot(), plot)
+        *names, data = models_and_data
+        if plot is not None:
+            plots.check_figure_place(plot)
+        table = Table(data, target, features, standardise, schema)
+        chosen = choose_method(method, particles, islands, chunk_size, batch_size)
+        limits = Limits(tolerance, time_limit)
+        results = commands.weigh(
+            names, table, chosen, seed, on_bad_row.value, reporter, limits, quarantine
+        )
+        missing = tuple(name for name in names if name not in results)
+        comparison = compare_results(results, missing=missing)
+        print(comparison.to_json() if json else comparison, flush=True)
+        if plot is not None:
+            plots.save_figure(comparison.plot(), plot)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.estimators.annealing_step import anneal_step
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.mover import Mover
@@ -28,6 +29,11 @@ class Annealed(NamedTuple):
     powers: list[float]
     stalled: bool
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a path up to power 1 has come there, and was not interrupted before."""
+        return self.powers[-1] >= 1.0
+
 
 def anneal(
     seed: int,
@@ -45,6 +51,7 @@ def anneal(
     take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
     report: Report | None = None,
     between: Callable[[Cloud, StepInfo], Cloud] | None = None,
+    may_end_early: bool = False,
 ) -> Annealed:
     """Take the particles along a path, from power 0 to power 1, or as a schedule says.
 
@@ -69,6 +76,8 @@ def anneal(
         report: called before the first step and after every one.
         between: what to do to the particles after every step, by what the step did, that leaves
             their density as it is.
+        may_end_early: whether a run that is interrupted gives back the steps so far; else, and
+            before the first of them, that is an error.
     """
     # As arrays from the start: what comes back tuned is one, and must not be traced again.
     mover = jax.tree_util.tree_map(np.asarray, mover)
@@ -84,20 +93,28 @@ def anneal(
         else:
             stalled = step >= max_steps - 1
             following = 1.0 if stalled else float("nan")
-        cloud, power, tuned, info = take_step(
-            step_keys(seed, stage, step, islands),
-            cloud,
-            powers[-1],
-            path_at(step),
-            mover[step] if isinstance(mover, Sequence) else mover,
-            settings._replace(next_power=following),
-            resampling=resampling,
-        )
+        try:
+            interrupts.check()
+            cloud, power, tuned, info = take_step(
+                step_keys(seed, stage, step, islands),
+                cloud,
+                powers[-1],
+                path_at(step),
+                mover[step] if isinstance(mover, Sequence) else mover,
+                settings._replace(next_power=following),
+                resampling=resampling,
+            )
+        except interrupts.Interrupted:
+            if not (may_end_early and steps):
+                raise
+            break
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:
             cloud = between(cloud, info)
         powers.append(float(power))
         steps.append(jax.tree_util.tree_map(np.asarray, info))
+        if may_end_early:
+            interrupts.keep()
         if report is not None:
             so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(islands))
             report(powers[-1], float(so_far), len(steps))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from weighbridge import interrupts
 from weighbridge.base import Array
 from weighbridge.estimators.adaptive import ENOUGH_PARTICLES
 from weighbridge.estimators.bridge import Bridged, bridge
@@ -74,6 +75,7 @@ def bridge_to_gaussians(
         name = number + len(fits) * turn
         numbers = random_numbers(seed, Stream.BRIDGES, first_island, name, stage)
         noise = numbers.standard_normal(position.shape)
+        interrupts.check()
         draws, at_draws, at_particles = (np.empty(s) for s in (noise.shape, *2 * [height.shape]))
         for here, (mean, root) in proposals:
             draws[here] = mean + noise[here] @ root.T

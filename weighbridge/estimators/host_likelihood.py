@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.base import Array, ModelError, PyTree
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import jit
@@ -113,6 +114,7 @@ class HostLikelihood:
         count = len(next(iter(parameters.values())))
         found = []
         for index in range(count):
+            interrupts.check()
             one = {name: value[index] for name, value in parameters.items()}
             value = self._call(one, 1)
             if value.size != 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.anchor import FIRST_ORDER_ABOVE, Anchored
 from weighbridge.base import PyTree, Status
 from weighbridge.estimators.anchor_state import anchor_state, restored_anchor
@@ -256,6 +257,7 @@ class SGAISRun(StreamedRun):
         """
         if self.method.half_life is not None:
             return None
+        interrupts.check()
         seen = self.rows.num_seen
         cloud, cell = one_labelling(self.model, self.cloud, agreed=self.labelled)
         variance = 0.0
@@ -332,7 +334,12 @@ class SGAISRun(StreamedRun):
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far, by the path or by the bridge."""
         found = super().result(elapsed, extra)
-        decision = decide(self.bridge(), found.log_evidence, found.std_error, found.flags)
+        crossing, path_flags = None, found.flags
+        try:
+            crossing = self.bridge()
+        except interrupts.Interrupted:
+            path_flags = (Status.INTERRUPTED, *path_flags)
+        decision = decide(crossing, found.log_evidence, found.std_error, path_flags)
         flags = tuple(dict.fromkeys(decision.flags))
         if self.largest_noise > TOO_NOISY and Status.NOISY in found.flags:
             # Moves that followed nothing may have lost modes, and so would a bridge from there.

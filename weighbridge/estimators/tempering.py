@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.base import MethodError, ModelError, PyTree, Status
 from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
@@ -179,6 +180,7 @@ class Tempering:
                 max_steps=self.max_annealing_steps,
                 report=report,
                 between=between,
+                may_end_early=True,
             )
         except Exception as error:
             if host is None:
@@ -186,18 +188,25 @@ class Tempering:
             raise
         check_outcome(outcome)
         path = labels.within(lead.path_beyond())
+        if not outcome.is_whole:
+            return self._so_far(model, outcome, count, time.perf_counter() - began)
         estimates = self.island_estimates(outcome, path)
         combined = self.combine(estimates)
-        crossing = None
-        if self.bridges:
-            cloud, cell = one_labelling(model, outcome.cloud, agreed=False)
-            differentiable = needs_gradient(mover)
-            crossing = bridge_to_gaussians(
-                seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
-            )
-        holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
-        # Further rounds of islands would fall into the same modes; a drift shows better in many.
-        second = audit(seed, go, outcome, path, roam=not holds, quench=first_island == 0)
+        crossing, second, interrupted = None, None, False
+        try:
+            interrupts.check()
+            if self.bridges:
+                cloud, cell = one_labelling(model, outcome.cloud, agreed=False)
+                differentiable = needs_gradient(mover)
+                crossing = bridge_to_gaussians(
+                    seed, first_island, path, cloud, differentiable=differentiable, adjust=cell
+                )
+            interrupts.check()
+            holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
+            # Further rounds would fall into the same modes; a drift shows better in many.
+            second = audit(seed, go, outcome, path, roam=not holds, quench=first_island == 0)
+        except interrupts.Interrupted:
+            interrupted = True  # the path has an answer of its own
         flags = _flags(outcome, combined, second)
         decision = decide(crossing, *combined[:2], flags)
         position, log_weight = map(np.asarray, outcome.cloud[:2])
@@ -223,9 +232,40 @@ class Tempering:
                 **_counts(outcome),
                 **_audit_diagnostics(second),
                 **decision.diagnostics,
+                **({"power_reached": 1.0} if interrupted else {}),
             },
-            flags=decision.flags,
+            flags=(Status.INTERRUPTED,) * interrupted + decision.flags,
             elapsed=time.perf_counter() - began,
+        )
+
+    def _so_far(self, model: Model, outcome: Annealed, count: int, elapsed: float) -> Evidence:
+        r"""What a path that was interrupted has come to.
+
+        .. math:: Z_\lambda = \int p(\theta) p(data | \theta)^\lambda d \theta
+
+        at the power reached, which is not the evidence: no error is stated.
+        """
+        islands = np.asarray(outcome.steps[-1].log_evidence)
+        combined = combine_islands(islands)
+        samples, log_weights = posterior(model, *map(np.asarray, outcome.cloud[:2]))
+        flags = (f for f in _flags(outcome, combined, None) if f is not Status.ERROR_UNKNOWN)
+        return Evidence(
+            log_evidence=combined.log_evidence,
+            std_error=math.nan,
+            num_observations=count,
+            method=self.name,
+            trace=_trace(outcome, count),
+            samples=samples,
+            log_weights=log_weights,
+            diagnostics={
+                "power_reached": outcome.powers[-1],
+                "island_log_evidence": islands,
+                "annealing_steps": len(outcome.steps),
+                **_move_diagnostics(outcome),
+                **_counts(outcome),
+            },
+            flags=(Status.INTERRUPTED, *flags),
+            elapsed=elapsed,
         )
 
 

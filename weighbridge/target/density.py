@@ -7,6 +7,7 @@ from functools import partial
 
 import jax.numpy as jnp
 
+from weighbridge import interrupts
 from weighbridge.base import Array
 from weighbridge.model import Model
 from weighbridge.pytrees import register_dataclass
@@ -36,6 +37,7 @@ class Target:
 
     def __call__(self, position: Array) -> Array:
         """Log density at an unconstrained position."""
+        interrupts.check_anywhere()  # where it is traced, which takes seconds for a large step
         parameters, log_density = self.model.transform(position)
         for term in self.terms:
             log_density = log_density + term(self.model, position, parameters)

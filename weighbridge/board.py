@@ -1,0 +1,218 @@
+"""Rows with a bar each that appear when a run lasts: on a terminal, or in a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import html
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, Task, TaskID
+    from rich.text import Text
+
+# Nothing is shown of a run that ends within so many seconds.
+PATIENCE = 0.5
+# Seconds between two drawings in a notebook, to which each is sent.
+BETWEEN_DRAWINGS = 0.25
+
+
+class Row(NamedTuple):
+    """What is shown of one model, or of one chain.
+
+    Attributes:
+        name: of it; may be empty.
+        fraction: how much is done; None while that is unknown.
+        text: what else there is to say.
+        left: how long it still takes, in words; empty while that is unknown.
+    """
+
+    name: str
+    fraction: float | None
+    text: str
+    left: str = ""
+
+
+class Screen(Protocol):
+    """Where rows are drawn."""
+
+    def draw(self, rows: dict[str, Row]) -> None:
+        """Show these rows, instead of those before."""
+        ...
+
+    def close(self) -> None:
+        """Take them away."""
+        ...
+
+
+class Board:
+    """Rows by key, drawn when a run has lasted for a while, also if nobody calls by then."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self.rows: dict[str, Row] = {}
+        self.is_shown = False
+        self._timer: threading.Timer | None = None
+        self._lock = threading.RLock()
+
+    def put(self, key: str, row: Row, *, at_once: bool = False) -> None:
+        """Add a row, or change it."""
+        with self._lock:
+            self.rows[key] = row
+            if self.is_shown:
+                self.screen.draw(self.rows)
+            elif at_once:
+                self._appear()
+            elif self._timer is None:
+                # A notebook knows by the context to which cell something belongs.
+                context = contextvars.copy_context()
+                self._timer = threading.Timer(PATIENCE, context.run, [self._appear_in_time])
+                self._timer.daemon = True
+                self._timer.start()
+
+    def remove(self, key: str) -> None:
+        """Take one row away, if it is there."""
+        with self._lock:
+            self.rows.pop(key, None)
+
+    def close(self) -> None:
+        """Take all of them away."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self.is_shown:
+                self.screen.close()
+            self.rows, self._timer, self.is_shown = {}, None, False
+
+    def _appear_in_time(self) -> None:
+        with self._lock:
+            if self._timer is not None and not self.is_shown:  # else the run ended just now
+                self._appear()
+
+    def _appear(self) -> None:
+        self.screen.draw(self.rows)
+        self.is_shown = True
+
+
+class Terminal:
+    """Rows with bars on a terminal, short enough for 80 columns."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self.bars: Progress | None = None
+
+    def draw(self, rows: dict[str, Row]) -> None:
+        """Show these rows, instead of those before."""
+        bars = self.bars = self.bars or self._begin()
+        for key in [key for key in self._tasks if key not in rows]:
+            bars.remove_task(self._tasks.pop(key))
+        for key, row in rows.items():
+            if key not in self._tasks:
+                self._tasks[key] = bars.add_task("", total=None, text="", left="")
+            # A total of None pulses: something is being done, and nobody knows how long.
+            bars.update(
+                self._tasks[key],
+                description=row.name,
+                total=None if row.fraction is None else 1.0,
+                completed=row.fraction or 0.0,
+                text=row.text,
+                left=row.left,
+            )
+
+    def close(self) -> None:
+        """Take them away, and give the cursor back."""
+        if self.bars is not None:
+            self.bars.stop()
+        self.bars, self._tasks = None, {}
+
+    def _begin(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+        from rich.text import Text
+
+        class Clock(ProgressColumn):
+            """The time that is left, or, before that is known, the time that has passed."""
+
+            def render(self, task: Task) -> Text:
+                return Text(task.fields["left"] or f"{task.elapsed or 0.0:.0f} s")
+
+        bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[text]}", markup=False),
+            Clock(),
+            console=self._console or Console(stderr=True),
+            transient=True,
+        )
+        bars.start()
+        return bars
+
+
+class Notebook:
+    """Rows with bars below a cell, drawn in place; no widgets are needed."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._next = 0.0
+
+    def draw(self, rows: dict[str, Row]) -> None:
+        """Show these rows, instead of those before."""
+        if time.perf_counter() < self._next:
+            return
+        self._next = time.perf_counter() + BETWEEN_DRAWINGS
+        self._send(
+            {
+                "text/plain": "\n".join(_plain(row) for row in rows.values()),
+                "text/html": f"<table>{''.join(_as_html(row) for row in rows.values())}</table>",
+            }
+        )
+
+    def close(self) -> None:
+        """Take them away."""
+        if self._handle is not None:
+            self._send({"text/plain": "", "text/html": ""})
+        self._handle = None
+
+    def _send(self, bundle: dict[str, str]) -> None:
+        # A run must not fail because it cannot be shown.
+        with contextlib.suppress(Exception):
+            from IPython.display import display
+
+            if self._handle is None:
+                self._handle = display(bundle, raw=True, display_id=True)
+            else:
+                self._handle.update(bundle, raw=True)
+
+
+def _plain(row: Row) -> str:
+    return "  ".join(filter(None, (row.name, row.text, row.left)))
+
+
+def _as_html(row: Row) -> str:
+    value = "" if row.fraction is None else f' value="{row.fraction:.4f}"'
+    cells = (html.escape(row.name), f"<progress{value}></progress>")
+    told = (html.escape(text) for text in (row.text, row.left))
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in (*cells, *told))}</tr>"
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook."""
+    interactive = sys.modules.get("IPython")
+    shell = None if interactive is None else interactive.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def choose_screen() -> Screen | None:
+    """Where bars can be shown here; None if they cannot."""
+    if in_notebook():
+        return Notebook()
+    # A stream that was closed, or replaced by something poorer, is no terminal.
+    with contextlib.suppress(Exception):
+        if sys.stderr.isatty():
+            return Terminal()
+    return None

@@ -1,0 +1,130 @@
+"""How far chains have come: bars on a terminal and in notebooks, sparse lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Protocol, TextIO
+
+from weighbridge import board
+from weighbridge.board import Board, Row, Screen, Terminal, choose_screen
+from weighbridge.pace import Pace, Sparse, in_words
+
+COMPILING = "compiling ..."
+
+
+class ChainReporter(Protocol):
+    """Told about every block of steps of a chain."""
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """A chain has done so many of its steps of warm-up, or of its draws."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+        ...
+
+    def close(self) -> None:
+        """The chains have ended, well or not."""
+        ...
+
+
+class SilentChains:
+    """Reports nothing."""
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Say nothing."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def close(self) -> None:
+        """Say nothing."""
+
+
+class ChainLines:
+    """Plain lines for logs and pipes, ever fewer of them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._began = time.perf_counter()
+        self._sparse = Sparse(self._began)
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._has_begun = False
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Print one line, if it is time for one."""
+        with self._lock:
+            if not done and not self._has_begun and self._timer is None:
+                self._timer = threading.Timer(board.PATIENCE, self.say, [COMPILING])
+                self._timer.daemon = True
+                self._timer.start()
+            if not done:
+                return
+            self._hush()
+            self._has_begun = True
+            now = time.perf_counter()
+            if now - self._began < board.PATIENCE or not self._sparse.is_due("", now):
+                return
+        text = _words(done, total, warming, divergent)
+        self.say(f"chain {chain + 1}: {text}  {now - self._began:.1f} s")
+
+    def say(self, text: str) -> None:
+        """One line."""
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._hush()
+
+    def _hush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class ChainBars:
+    """A row with a bar for each chain, once they have run for a while."""
+
+    def __init__(self, screen: Screen | None = None) -> None:
+        self.board = Board(Terminal() if screen is None else screen)
+        self._paces: dict[tuple[int, bool], Pace] = {}
+        self._lock = threading.Lock()
+
+    def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
+        """Move the bar of this chain."""
+        name = f"chain {chain + 1}"
+        text = _words(done, total, warming, divergent)
+        if not done:
+            self.board.put(name, Row(name, None, COMPILING if warming else text))
+            return
+        with self._lock:
+            pace = self._paces.setdefault((chain, warming), Pace())
+            left = pace.left(done, total, time.perf_counter())
+        self.board.put(name, Row(name, done / total, text, in_words(left)))
+
+    def say(self, text: str) -> None:
+        """A row of its own."""
+        self.board.put("", Row("", None, text), at_once=True)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        self.board.close()
+
+
+def _words(done: int, total: int, warming: bool, divergent: int) -> str:
+    phase = "warm-up" if warming else "draws"
+    said = f", {divergent} divergent" if divergent else ""
+    return f"{done:,}/{total:,} {phase}{said}"
+
+
+def choose_chain_reporter(progress: bool | None) -> ChainReporter:
+    """The reporter of chains for a ``progress`` argument: None shows bars where they can be."""
+    if progress is False:
+        return SilentChains()
+    screen = choose_screen()
+    if screen is not None:
+        return ChainBars(screen)
+    return SilentChains() if progress is None else ChainLines(sys.stderr)

@@ -1,0 +1,67 @@
+"""How long a run still takes, by its pace of late, and how seldom a log should be told of it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+# The pace is that of so many steps of late; fewer than the least tell nothing.
+RECENT, LEAST = 12, 3
+# Seconds between two lines of a log at first; later a share of the time that has passed.
+BETWEEN_LINES = 2.0
+GROWTH = 0.5
+
+
+class Pace:
+    """How fast something goes on that has an end.
+
+    >>> pace = Pace()
+    >>> [pace.left(position, end=100.0, now=now) for now, position in enumerate((10.0, 20.0, 30.0))]
+    [nan, nan, 7.0]
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque(maxlen=RECENT)
+
+    def left(self, position: float, end: float, now: float) -> float:
+        """Seconds until the end, when it is at this position; NaN as long as that is unknown."""
+        self._seen.append((now, position))
+        (began, first), (ended, last) = self._seen[0], self._seen[-1]
+        if len(self._seen) < LEAST or not last > first or not ended > began:
+            return math.nan
+        return (end - last) / (last - first) * (ended - began)
+
+
+def in_words(seconds: float) -> str:
+    """A time that is left, as roughly as it is known; nothing if it is not.
+
+    >>> [in_words(seconds) for seconds in (0.2, 44.0, 200.0, 20_000.0, math.nan)]
+    ['about 1 s left', 'about 44 s left', 'about 3 min left', 'about 6 h left', '']
+    """
+    if math.isnan(seconds):
+        return ""
+    units = (("s", 1.0), ("min", 60.0))
+    unit, size = next((u for u in units if seconds < 90 * u[1]), ("h", 3600.0))
+    return f"about {max(round(seconds / size), 1)} {unit} left"
+
+
+class Sparse:
+    """When the next line of a log is due: soon at first, then ever later.
+
+    A run of an hour has about twenty lines, one of a day about thirty.
+
+    >>> sparse = Sparse(began=0.0)
+    >>> [second for second in range(60) if sparse.is_due("linear", float(second))]
+    [0, 2, 4, 6, 9, 14, 21, 32, 48]
+    """
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._next: dict[str, float] = {}
+
+    def is_due(self, name: str, now: float) -> bool:
+        """Whether a line about this one is to be written now; if so it counts as written."""
+        if now < self._next.get(name, self._began):
+            return False
+        self._next[name] = now + max(BETWEEN_LINES, GROWTH * (now - self._began))
+        return True
