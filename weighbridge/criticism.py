@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.base import MethodError, ModelError
 from weighbridge.data import num_rows
 from weighbridge.diagnostics import ess
@@ -16,6 +17,11 @@ from weighbridge.export import Table
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
 from weighbridge.pointwise import Draws, draws_of, row_blocks, rows_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 # Vehtari et al. (2024): beyond it importance weights are not to be trusted.
 MAX_PARETO_K = 0.7
@@ -66,6 +72,26 @@ class Elpd:
 
     def __repr__(self) -> str:
         return f"<Elpd: {str(self).splitlines()[0]}; {len(self.warnings)} warnings>"
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """What every row adds, and for "loo" the Pareto k of its weights, by row.
+
+        Rows whose k is too large have crosses, and the worst their numbers; where there is none,
+        the rows that are predicted worst have theirs. Rows of weight 0 are left out.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes (for "waic"
+                one).
+        """
+        rows = np.flatnonzero(self.weight > 0)
+        return plots.plot_elpd(
+            rows,
+            self.pointwise[rows],
+            self.pareto_k[rows] if len(self.pareto_k) else self.pareto_k,
+            title=str(self).splitlines()[0],
+            largest_k=MAX_PARETO_K,
+            axes=axes,
+        )
 
 
 @double_precision
@@ -285,6 +311,19 @@ class ElpdComparison:
         lines = [str(Table(("elpd", "+-", "difference", "+-", ""), rows))]
         lines += [f"  {name}: {text}" for name, texts in self.warnings.items() for text in texts]
         return "\n".join(lines)
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The elpd of every model, and its difference to the best, with their errors.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
+        """
+        return plots.plot_elpd_comparison(
+            {name: (self.elpds[name], self.std_errors[name]) for name in self.elpds},
+            {name: (self.differences[name], self.difference_errors[name]) for name in self.elpds},
+            small=SMALL_DIFFERENCE,
+            axes=axes,
+        )
 
 
 def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:

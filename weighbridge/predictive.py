@@ -21,6 +21,8 @@ from weighbridge.prediction import Function, predict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 Statistic = Callable[[np.ndarray], Any]
 
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "sd": np.std, "min": np.min, "max": np.max}
@@ -51,14 +53,17 @@ class PredictiveCheck:
         tails = {name: min(p, 1 - p) for name, p in self.probabilities.items()}
         return tuple(name for name, tail in tails.items() if tail < EXTREME)
 
-    def plot(self) -> Figure:
+    def plot(self, *, axes: Surface | None = None) -> Figure:
         """Histograms of the statistics, with lines where the data stand.
 
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes a statistic.
+
         >>> check = PredictiveCheck({"mean": 0.0}, {"mean": np.arange(9.0)}, {"mean": 0.9})
-        >>> check.plot().axes[0].get_title()
+        >>> check.plot().axes[0].get_title("left")
         'mean: p = 0.900'
         """
-        return plots.plot_checks(self.simulated, self.observed, self.probabilities)
+        return plots.plot_checks(self.simulated, self.observed, self.probabilities, axes=axes)
 
     def __str__(self) -> str:
         rows: dict[str, tuple[float | str, ...]] = {}

@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.diagnostics import mcse
 from weighbridge.export import Table, scalar_entries
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, jit
 from weighbridge.pointwise import Draws, draws_of, rows_of, total_log_likelihoods
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 # Powers between which the sensitivity is a difference quotient, and what counts as sensitive:
 # Kallioinen et al. (2024).
@@ -84,6 +90,23 @@ class Sensitivity:
             "likelihood's"
         )
         return f"{Table(('prior', 'likelihood', ''), rows)}\n{slopes}"
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """How sensitive every scalar entry is to the prior and to the likelihood.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
+
+        >>> Sensitivity({"a": 0.1}, {"a": 0.2}, 0.0, 0.1, 0.0, 0.1).plot().axes[0].get_ylabel()
+        'entry'
+        """
+        note = (
+            f"log evidence: {self.evidence_prior_slope:+.3f} ± {self.evidence_prior_error:.2g} "
+            "nats for each unit of the log of the prior's power"
+        )
+        return plots.plot_sensitivity(
+            self.prior, self.likelihood, sensitive=SENSITIVE, note=note, axes=axes
+        )
 
 
 @double_precision
