@@ -104,6 +104,7 @@ class Sensitivity:
             f"log evidence: {self.evidence_prior_slope:+.3f} ± {self.evidence_prior_error:.2g} "
             "nats for each unit of the log of the prior's power"
         )
+        note = note.replace("-", "\N{MINUS SIGN}")
         return plots.plot_sensitivity(
             self.prior, self.likelihood, sensitive=SENSITIVE, note=note, axes=axes
         )

@@ -50,7 +50,7 @@ def explain_answer(
 
     >>> trace = {"log_evidence": np.array([-3.0, -9.5])}
     >>> print(explain_answer(-9.0, 0.01, trace, {"answer": "bridge"}).note)
-    The path ends at -9.50, 0.50 below the answer: that is by the bridge, ...
+    The path ends at -9.500, 0.50 below the answer: that is by the bridge, ...
     """
     by = str(diagnostics.get("answer", "path"))
     origin = {"bridge": "bridge", "neither": "path and what it missed"}.get(by, "path")

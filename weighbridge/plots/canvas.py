@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROBABILITY = 0.94
 # Okabe & Ito (2008): told apart with any kind of colour vision; their yellow is too light to draw.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (2, 1.5)))
 # How a line at a true value looks.
 TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 # A logarithmic axis over more than this factor has labels at powers of ten alone.
@@ -130,7 +130,13 @@ def whole_numbers(axis: Axis) -> None:
     """Ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def from_zero(axes: Axes) -> None:
+    """Let the vertical axis begin at zero, with some room above what is drawn."""
+    top = float(axes.dataLim.y1)
+    axes.set_ylim(0.0, 1.07 * top if np.isfinite(top) and top > 0 else 1.0)
 
 
 def write_out_numbers(axis: Axis) -> None:

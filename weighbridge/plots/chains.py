@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Chains of which each is drawn; of an ensemble's many walkers the first.
 SHOWN_CHAINS = 8
 CHAIN_COLOURS = (*COLOURS, "0.62")
+# The others are too sparse for the steps of a histogram.
+NUM_DASHES = 4
 RANK_BINS = 20
 
 
@@ -61,8 +63,8 @@ def plot_chains(
         _draw_marginals(row[0], chains, truth)
         _draw_traces(row[1], chains, divergent, truth)
         _draw_ranks(row[2], chains)
-        label = shorten(known.names[name], 26)
-        for panel, across, up in zip(row, (label, "draw", "rank"), ("density", label, "frequency")):
+        label, short = (shorten(known.names[name], width) for width in (26, 14))
+        for panel, across, up in zip(row, (label, "draw", "rank"), ("density", short, "frequency")):
             tidy(panel)
             panel.set_xlabel(across, fontsize="small")
             panel.set_ylabel(up, fontsize="small")
@@ -70,7 +72,7 @@ def plot_chains(
         row[0].set_yticks([])
         for axis in (row[0].xaxis, row[1].yaxis):
             few_ticks(axis, 5)
-    for panel, title in zip(drawn.grid[0], ("marginals", "traces", "ranks among all draws")):
+    for panel, title in zip(drawn.grid[0], ("marginals", "traces", "ranks among all (1: even)")):
         panel.set_title(title, loc="left", fontsize="small")
     notes = [f"{count_chains(num_chains)} of {num_draws:,} draws"]
     if num_chains > SHOWN_CHAINS:
@@ -107,7 +109,8 @@ def chain_style(number: int) -> dict[str, Any]:
     """Colour and dash of a chain, told apart with any kind of colour vision."""
     return {
         "color": CHAIN_COLOURS[number % len(CHAIN_COLOURS)],
-        "linestyle": DASHES[number % len(DASHES)],
+        "linestyle": DASHES[number % NUM_DASHES],
+        "linewidth": 1.2,
     }
 
 

@@ -30,11 +30,9 @@ def choose_coordinates(
     entries = scalar_entries(samples)
     named = [names] if isinstance(names, str) else names
     asked = list(samples) if named is None else list(named)
-    check_names("names", asked, dict.fromkeys([*samples, *entries]))
-    wanted = {
-        name: list(scalar_entries({name: samples[name]})) if name in samples else [name]
-        for name in asked
-    }
+    groups = {name: list(scalar_entries({name: draws})) for name, draws in samples.items()}
+    check_names("names", asked, groups)
+    wanted = {name: groups.get(name, [name]) for name in asked}
     labels = list(dict.fromkeys(label for group in wanted.values() for label in group))
     if not labels:
         raise MethodError("There is nothing to draw: no parameter was named, or none has draws.")

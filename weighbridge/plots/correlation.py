@@ -61,7 +61,7 @@ def plot_autocorrelation(
         panel.axhline(0.0, color="grey", linewidth=0.8)
         found = autocorrelation(draws[:SHOWN_CHAINS])[:, : num_lags + 1]
         for number, heights in enumerate(found):
-            panel.plot(heights, label=f"chain {number}", linewidth=1.2, **chain_style(number))
+            panel.plot(heights, label=f"chain {number}", **chain_style(number))
         length = lengths[name]
         worth = f"length {length:.3g}" if np.isfinite(length) else "these draws do not vary"
         panel.set_title(f"{shorten(known.names[name], 26)}: {worth}", loc="left", fontsize="small")

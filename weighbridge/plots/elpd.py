@@ -69,7 +69,8 @@ def plot_elpd(
         below.annotate(
             f"not to be trusted above {largest_k:g}", (1.0, largest_k),
             xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
-            ha="right", fontsize="x-small", color="0.35",
+            ha="right", fontsize="x-small", color="0.35", zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
         )  # fmt: skip
         _number(below, rows, heights, worst[bad[worst]])
     _number(drawn.flat[0], rows, pointwise, worst)
@@ -89,18 +90,24 @@ def _draw_points(axes: Axes, rows: np.ndarray, heights: np.ndarray, bad: np.ndar
         rows[~bad], heights[~bad], ".", color=COLOURS[0], markersize=size, rasterized=many,
         alpha=0.5 if many else 0.9,
     )  # fmt: skip
-    axes.plot(rows[bad], heights[bad], "X", color=COLOURS[1], markersize=6, clip_on=False)
+    if bad.any():  # matplotlib finds no room for marks beyond the edge of which there are none
+        axes.plot(
+            rows[bad], heights[bad], "X", color=COLOURS[1], markersize=size + 1, clip_on=False
+        )
 
 
 def _number(axes: Axes, rows: np.ndarray, heights: np.ndarray, chosen: np.ndarray) -> None:
     """Numbers beside the rows to look at, at the side with more room."""
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground="white")]
     middle = 0.5 * (float(rows[0]) + float(rows[-1]))
     for place in chosen:
         left = rows[place] > middle
         axes.annotate(
             f"{rows[place]:,}", (rows[place], heights[place]), xytext=(-5 if left else 5, 0),
             textcoords="offset points", fontsize="x-small", va="center",
-            ha="right" if left else "left",
+            ha="right" if left else "left", path_effects=halo, zorder=4,
         )  # fmt: skip
 
 

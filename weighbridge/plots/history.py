@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import styles
+from weighbridge.plots.canvas import from_zero, styles, whole_numbers
 from weighbridge.plots.scales import bend_factors
 from weighbridge.plots.surface import panels
 
@@ -66,8 +66,10 @@ def plot_history(
     middle.set_ylabel("probability")
     middle.set_ylim(0.0, 1.0)  # nothing lies beyond; marks on the edge are drawn whole
     lower.set_ylabel("annealing steps\nper update")
-    lower.set_ylim(bottom=0)
+    from_zero(lower)
     lower.set_xlabel("rows seen")
     if len(rows) > 1 and rows[0] > 0 and rows[-1] > 20 * rows[0]:
         lower.set_xscale("log")
+    else:
+        whole_numbers(lower.xaxis)
     return drawn.finish(list(curves))

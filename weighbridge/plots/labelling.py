@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -70,15 +70,17 @@ class EntryLabels:
     truths: dict[str, float] = field(default_factory=dict)
 
 
-def check_names(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
-    """Refuse names that there are not."""
-    known = list(known)
+def check_names(what: str, given: Iterable[Any], groups: Mapping[str, Sequence[str]]) -> None:
+    """Refuse names that are neither parameters nor entries of them."""
+    known = dict.fromkeys([*groups, *(entry for group in groups.values() for entry in group)])
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-            raise MethodError(f"{what} names {name!r}, and there are {shown}.{hint}")
+            raise MethodError(
+                f"There is no parameter {name!r}, which {what} has; there are {list(groups)}, and "
+                f"entries of them as in 'w[0]'.{hint}"
+            )
 
 
 def _check(
@@ -88,7 +90,7 @@ def _check(
         return {}
     if not isinstance(given, Mapping):
         raise MethodError(f"{what} must be a mapping by parameter name, not {given!r}.")
-    check_names(what, given, dict.fromkeys([*groups, *(e for g in groups.values() for e in g)]))
+    check_names(what, given, groups)
     return given
 
 

@@ -106,14 +106,14 @@ def _draw_probability(axes: Axes, place: int, value: float, error: float, colour
 
 
 def write_probability(value: float) -> str:
-    """A probability to three places; one that is not quite 0 or 1 is not written so.
+    """A probability to three places; none is quite 0 or 1, and it is not written so.
 
     >>> write_probability(0.25), write_probability(1e-9), write_probability(0.999999)
     ('0.250', '< 0.001', '> 0.999')
     """
-    if 0 < value < 0.0005:
+    if value < 0.0005:
         return "< 0.001"
-    if 0.9995 <= value < 1:
+    if value >= 0.9995:
         return "> 0.999"
     return f"{value:.3f}"
 

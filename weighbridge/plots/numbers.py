@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 # Written out as they are: numbers below this, with no more decimals than these.
-LARGEST, MOST_DECIMALS = 1e6, 4
+LARGEST, MOST_DECIMALS = 1e8, 4
+# Letters that a number with an exponent may have, unless without one it has more than so many.
+EASY, LONG = 7, 18
 # Part of the distance between ticks that a label may be off.
 SLACK = 1e-3
 # Digits that a double has.
@@ -25,8 +27,8 @@ def write_numbers(values: Sequence[float]) -> list[str]:
     ['10.0', '10.5', '11.0']
     >>> write_numbers([0.0, 5e-8, 1e-7]), write_numbers([-2000.0, 0.0])
     (['0', '5e-8', '1e-7'], ['-2,000', '0'])
-    >>> write_numbers([1e6 + 0.1, 1e6 + 0.2])
-    ['1,000,000.1', '1,000,000.2']
+    >>> write_numbers([1e6 + 0.1, 1e6 + 0.2]), write_numbers([1699990000.0, 1.7e9])
+    (['1,000,000.1', '1,000,000.2'], ['1,699,990,000', '1,700,000,000'])
     """
     numbers = np.asarray(values, float)
     finite = numbers[np.isfinite(numbers)]
@@ -38,7 +40,10 @@ def write_numbers(values: Sequence[float]) -> list[str]:
     if largest < LARGEST and decimals <= MOST_DECIMALS:
         return plain
     powers = [_with_exponent(value, slack) for value in numbers]
-    return powers if max(map(len, powers), default=0) < max(map(len, plain)) else plain
+    longest, shortest = max(map(len, plain), default=0), max(map(len, powers), default=0)
+    # A number of many digits is easier to read with commas than with an exponent.
+    easy = shortest <= EASY or longest > LONG
+    return powers if easy and shortest < longest else plain
 
 
 def write_number(value: float) -> str:

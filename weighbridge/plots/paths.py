@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge.plots.answer import Answer
-from weighbridge.plots.canvas import styles, whole_numbers
+from weighbridge.plots.canvas import from_zero, styles, whole_numbers
 from weighbridge.plots.numbers import minus
 from weighbridge.plots.surface import Panels, panels
 
@@ -69,10 +69,12 @@ def plot_paths(
         drawn.flat[1].set_ylim(bottom=0.8)
     if shows_ess:
         drawn.flat[2].set_ylabel("ESS per island")
-        drawn.flat[2].set_ylim(bottom=0)
+        from_zero(drawn.flat[2])
     drawn.flat[-1].set_xlabel("rows seen")
     if longest > 1:
         drawn.flat[-1].set_xscale("log")
+    else:
+        whole_numbers(drawn.flat[-1].xaxis)
     return _finish(drawn, list(traces), answer)
 
 
@@ -88,7 +90,7 @@ def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None)
     drawn.flat[1].set_ylabel("power of the\nlikelihood")
     drawn.flat[1].set_yscale("log")
     drawn.flat[2].set_ylabel("ESS of the step,\nper island")
-    drawn.flat[2].set_ylim(bottom=0)
+    from_zero(drawn.flat[2])
     drawn.flat[2].set_xlabel("annealing step")
     figure = _finish(drawn, list(traces), answer)
     whole_numbers(drawn.flat[2].xaxis)

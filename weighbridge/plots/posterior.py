@@ -141,9 +141,7 @@ def _notes(
     if np.ptp(weights) > 0:
         drawn = f"{len(weights):,} weighted draws (ESS {ess:,.0f})"
     shares = " and ".join(percent(mass) for mass in reversed(masses))
-    notes = [f"{drawn}; shaded: the highest density that holds {shares}; above: mean ± sd"]
-    if len(coordinates) == 1:
-        notes = [drawn, f"shaded: the highest density that holds {shares}; above: mean ± sd"]
+    notes = [f"{drawn}; shaded: highest density, {shares}; above: mean ± sd"]
     if marks.any() and len(coordinates) > 1:
         notes[-1] += f"; crosses: {np.sum(marks):,} divergent"
     if any(coordinate.truth is not None for coordinate in coordinates):
@@ -206,7 +204,8 @@ def _draw_truth(axes: Axes, truth: float, limits: tuple[float, float]) -> None:
     axes.annotate(
         f"\N{LEFTWARDS ARROW} {text}" if left else f"{text} \N{RIGHTWARDS ARROW}",
         (0.03 if left else 0.97, 0.95), xycoords="axes fraction", va="top",
-        ha="left" if left else "right", fontsize="x-small",
+        ha="left" if left else "right", fontsize="x-small", zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
     )  # fmt: skip
 
 

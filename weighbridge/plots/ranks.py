@@ -48,6 +48,8 @@ def plot_ranks(
         panel.axhspan(low, high, color="0.9", zorder=0)
         panel.axhline(count / num_bins, color="grey", linewidth=0.8, linestyle=":")
         panel.hist(values, edges.tolist(), color=COLOURS[0], alpha=0.8)
+        for end in (low, high):  # also where bars hide the band
+            panel.axhline(end, color="0.4", linewidth=0.7)
         panel.set_title(shorten(name, 20), loc="left", fontsize="small")
         panel.set_xlim(0, num_draws + 1)
         panel.set_xlabel(f"rank among {num_draws:,} draws", fontsize="small")

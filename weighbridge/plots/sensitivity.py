@@ -62,7 +62,7 @@ def plot_sensitivity(
         if np.isnan(prior[entry]):
             panel.annotate("does not vary", (0.02 * largest, place), va="center", fontsize="small")
     panel.set_xlim(0.0, 1.08 * largest)
-    panel.set_xlabel("sensitivity to a power of ... (distance for each doubling)")
+    panel.set_xlabel("how far the marginal moves for each doubling of the power")
     panel.set_ylabel("entry")
     tidy(panel)
     panel.set_ylim(len(entries) - 0.5, -0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     # An empty figure or part of one, in which panels are made; or the panels themselves.
     Surface: TypeAlias = Figure | SubFigure | Axes | Sequence[Any] | NDArray[Any]
+
+# Of a heading, at the least.
+LETTERS_AN_INCH = 14.0
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,13 @@ class Panels:
 
     def heading(self, lines: Sequence[str]) -> None:
         """Write above all panels, if the figure is theirs."""
-        if self.parent is not None:
-            self.parent.suptitle("\n".join(lines), x=0.01, ha="left", fontsize="small")
+        if self.parent is None:
+            return
+        width = int(LETTERS_AN_INCH * self.parent.bbox.width / self.figure.dpi)
+        held = [line.replace(" %", "\N{NO-BREAK SPACE}%") for line in lines]
+        wrapped = [part for line in held for part in textwrap.wrap(line, max(width, 20))]
+        text = "\n".join(wrapped).replace("\N{NO-BREAK SPACE}", " ")
+        self.parent.suptitle(text, x=0.01, ha="left", fontsize="small")
 
     def legend(self, handles: Sequence[Any], names: Sequence[str]) -> None:
         """One legend for all panels: below them, or in the first of a user's own."""
@@ -69,6 +78,7 @@ class Panels:
             self.flat[0].legend(handles, labels, fontsize="small")
             return
         columns = max(1, min(len(names), 90 // (max(map(len, labels)) + 8)))
+        columns = -(-len(names) // -(-len(names) // columns))  # lines of about the same length
         self.parent.legend(
             handles, labels, loc="outside lower center", ncols=columns, frameon=False,
             fontsize="small",
