@@ -85,8 +85,8 @@ FIGURES = {
         **k
     ),
     "one": lambda **k: evidence({"m": 1e6 + 0.1 * generator().normal(size=99)}).plot_posterior(**k),
-    "chains": lambda **k: chains().plot(**k),
-    "pairs of chains": lambda **k: chains().plot_posterior(**k),
+    "chains": lambda **k: chains().plot(["w[0]", "b"], **k),
+    "pairs of chains": lambda **k: chains().plot_posterior(["w[0]", "b"], **k),
     "autocorrelation": lambda **k: chains().plot_autocorrelation(**k),
     "energy": lambda **k: chains().plot_energy(**k),
     "comparison": lambda **k: compared().plot(**k),
@@ -109,8 +109,8 @@ FIGURES = {
     ),
 }  # fmt: skip
 # How many panels each has, to be given as axes.
-PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (3, 3),
-          "pairs of chains": (3, 3), "autocorrelation": (3, 1), "energy": (1, 2),
+PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (2, 3),
+          "pairs of chains": (2, 2), "autocorrelation": (3, 1), "energy": (1, 2),
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),
           "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1)}  # fmt: skip
@@ -119,11 +119,13 @@ PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chai
 # --- ticks ---------------------------------------------------------------------------------------
 
 
-def test_ten_and_a_half_reads_so():
+@pytest.mark.parametrize("ends", [(9.0, 12.6), (8.6, 12.4), (9.2, 12.1)])
+def test_ten_and_a_half_reads_so(ends):
     """It read "10", for the decimals came from the width of the axis and not from the ticks."""
-    figure = evidence({"m": np.linspace(9.6, 11.4, 500)}).plot_posterior()
+    assert write_numbers([9.0, 10.5, 12.0]) == ["9.0", "10.5", "12.0"]
+    figure = evidence({"m": np.linspace(*ends, 300)}).plot_posterior()
     figure.draw_without_rendering()
-    assert "10.5" in [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    _check_ticks(figure.axes[0].xaxis)
 
 
 @pytest.mark.parametrize("centre", [0.0, 10.5, -0.3, 1e-7, 1e6 + 0.1, 1.7e9, -3e12])
@@ -198,8 +200,8 @@ def test_every_figure(name):
 def _check_ticks(axis):
     places = axis.get_majorticklocs()
     step = np.min(np.diff(places)) if len(places) > 1 else 1.0
-    for place, label in zip(places, axis.get_ticklabels(), strict=True):
-        text = label.get_text()
+    for tick in axis.get_major_ticks():
+        place, text = tick.get_loc(), tick.label1.get_text() if tick.label1.get_visible() else ""
         assert "$" not in text
         if text and text[-1].isdigit() and text[0] in "0123456789\N{MINUS SIGN}":
             assert number(text) == pytest.approx(place, abs=max(2e-3 * step, 1e-6 * abs(place)))
@@ -320,7 +322,7 @@ def test_the_path_says_why_it_ends_elsewhere(diagnostics, said):
     title = figure.axes[0].get_title(loc="left").replace("\n", " ")
     assert "The path ends at \N{MINUS SIGN}105.300, 0.58 below the answer" in title
     assert said in title
-    path, answer = figure.axes[0].lines
+    _, answer = figure.axes[0].lines
     assert set(answer.get_ydata()) == {-104.72}
     low, high = figure.axes[0].patches[0].get_extents().transformed(
         figure.axes[0].transData.inverted()).intervaly  # fmt: skip
@@ -340,7 +342,8 @@ def test_the_answer_of_a_path_over_rows_stands_at_its_end():
     run = evidence(trace=over_rows(), log_evidence=-1.4e6 + 40, std_error=3.0, answer="bridge")
     axes = run.plot().axes[0]
     assert "40 below the answer" in axes.get_title(loc="left")
-    assert axes.lines[1].get_data() == pytest.approx(([1e6], [-1.39996]))
+    x, y = axes.lines[1].get_data()
+    assert (x[0], y[0]) == pytest.approx((1e6, -1.39996))
 
 
 def test_probability_axes_end_at_one():
@@ -360,7 +363,7 @@ def test_chains_have_a_legend(count):
     assert figure.get_suptitle().startswith("1 chain of" if count == 1 else f"{count} chains of")
     names = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert names == ([] if count == 1 else [f"chain {k}" for k in range(8)])
-    marginal, traces, ranks = figure.axes
+    traces = figure.axes[1]
     assert [axes.get_xlabel() for axes in figure.axes] == ["b", "draw", "rank"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["density", "b", "frequency"]
     colours = [line.get_color() for line in traces.lines if line.get_marker() != "x"]
