@@ -320,7 +320,7 @@ def test_the_interval_is_as_asked():
 def test_the_path_says_why_it_ends_elsewhere(diagnostics, said):
     figure = evidence(trace=tempered(), **diagnostics).plot()
     title = figure.axes[0].get_title(loc="left").replace("\n", " ")
-    assert "The path ends at \N{MINUS SIGN}105.300, 0.58 below the answer" in title
+    assert "The path ends at \N{MINUS SIGN}105.30, 0.58 below the answer" in title
     assert said in title
     _, answer = figure.axes[0].lines
     assert set(answer.get_ydata()) == {-104.72}

@@ -50,7 +50,7 @@ def explain_answer(
 
     >>> trace = {"log_evidence": np.array([-3.0, -9.5])}
     >>> print(explain_answer(-9.0, 0.01, trace, {"answer": "bridge"}).note)
-    The path ends at -9.500, 0.50 below the answer: that is by the bridge, ...
+    The path ends at -9.50, 0.50 below the answer: that is by the bridge, ...
     """
     by = str(diagnostics.get("answer", "path"))
     origin = {"bridge": "bridge", "neither": "path and what it missed"}.get(by, "path")
@@ -77,7 +77,7 @@ def explain_answer(
     if not reasons:
         reasons.append("islands are put together otherwise, by the rule of the method")
     side = "below" if apart > 0 else "above"
-    where = write_estimate(end, min(abs(apart), std_error or abs(apart)), alone=True)
+    where = write_estimate(end, abs(apart), alone=True)
     note = f"The path ends at {where}, {_digits(abs(apart))} {side} the answer: "
     return Answer(log_evidence, std_error, origin, note + "; ".join(reasons) + ".")
 
@@ -87,12 +87,15 @@ def write_estimate(value: float, error: float, *, alone: bool = False) -> str:
 
     >>> write_estimate(-104.7231, 0.0123), write_estimate(-104.7231, float("nan"))
     ('-104.723 ± 0.012', '-104.72')
+    >>> write_estimate(-104.7231, 2e-9)
+    '-104.723100 ± 2.0e-09'
     """
     if not math.isfinite(error) or error <= 0:
         return f"{value:,.2f}"
     places = min(max(1 - math.floor(math.log10(error)), 0), 6)
     text = f"{value:,.{places}f}"
-    return text if alone else f"{text} ± {error:,.{places}f}"
+    small = error < 0.5 * 10.0**-places  # it would be written as zero
+    return text if alone else f"{text} ± {f'{error:.1e}' if small else f'{error:,.{places}f}'}"
 
 
 def _digits(difference: float) -> str:

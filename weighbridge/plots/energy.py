@@ -43,14 +43,15 @@ def plot_energy(energy: np.ndarray, *, axes: Surface | None = None) -> Figure:
     finite = finite[np.isfinite(finite)]
     edges = np.histogram_bin_edges(finite, num_bins(len(centred)))
     names = ("energy less its mean", "change to the next draw")
+    tallest = 0.0
     for values, name, colour, dash in zip((centred, changes), names, COLOURS, ("-", "--")):
         heights = np.histogram(values[np.isfinite(values)], edges, density=True)[0]
+        tallest = max(tallest, float(heights.max()))
         left.stairs(heights, edges, fill=True, color=colour, alpha=0.25)
         left.stairs(heights, edges, color=colour, linestyle=dash, linewidth=1.3, label=name)
     left.set_xlabel("energy (nats)")
     left.set_ylabel("density")
-    left.set_ylim(bottom=0.0)
-    left.margins(y=0.3)
+    left.set_ylim(0.0, 1.3 * max(tallest, 1e-300))  # with room for the legend
     left.legend(fontsize="small", frameon=False, loc="upper right")
     fractions = energy_fraction(energy)
     places = np.arange(len(fractions))
