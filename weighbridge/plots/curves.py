@@ -240,4 +240,5 @@ def compact_numbers(values: Sequence[float], *, separate: bool = False) -> list[
     units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
     unit, letter = next((u for u in units if largest >= max(u[0], 10_000)), (1.0, ""))
     texts = write_numbers([value / unit for value in values])
-    return [minus(text if value == 0 else text + letter) for value, text in zip(values, texts)]
+    whole = [text + letter if value else "0" for value, text in zip(values, texts)]
+    return [minus(text) for text in (whole if letter else texts)]
