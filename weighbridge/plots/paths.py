@@ -54,7 +54,7 @@ def plot_paths(
         rows = trace["rows"]
         heights = [trace["log_evidence"] / rows, trace["annealing_steps"]]
         heights += [trace["ess"]] if shows_ess else []
-        _draw_lines(drawn.flat, rows, heights, name, style)
+        _draw_lines(drawn.flat, rows, heights, "path" if answer else name, style)
         if answer is not None and len(rows):
             _point_at(drawn.flat[0], float(rows[-1]), answer)
     for change in changes:
@@ -83,7 +83,7 @@ def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None)
     for (name, trace), style in zip(traces.items(), styles(len(traces))):
         steps = np.arange(1, len(trace["power"]) + 1)
         heights = [trace["log_evidence"], trace["power"], trace["ess"]]
-        _draw_lines(drawn.flat, steps, heights, name, style)
+        _draw_lines(drawn.flat, steps, heights, "path" if answer else name, style)
     if answer is not None:
         _draw_level(drawn.flat[0], answer)
     drawn.flat[0].set_ylabel("log evidence\nso far (nats)")
@@ -103,17 +103,12 @@ def _stacked(surface: Surface | None, count: int) -> Panels:
 
 def _finish(drawn: Panels, names: Sequence[str], answer: Answer | None) -> Figure:
     if answer is None:
-        handles, labels = drawn.flat[0].get_legend_handles_labels()
-        # What is drawn beside the models has its name in the legend too.
-        return (
-            drawn.finish(names if len(names) == len(labels) else labels)
-            if handles
-            else (drawn.finish(names))
-        )
+        # What is drawn beside the models, such as changes, has its name in the legend too.
+        labels = drawn.flat[0].get_legend_handles_labels()[1]
+        return drawn.finish(labels if len(labels) > len(names) else names)
     figure = drawn.finish([])
     note = textwrap.wrap(answer.note, LINE)
     drawn.flat[0].set_title("\n".join([*names, *map(minus, note)]), loc="left", fontsize="small")
-    drawn.flat[0].lines[0].set_label("path")
     drawn.flat[0].legend(fontsize="small", framealpha=0.8)
     return figure
 
