@@ -284,7 +284,8 @@ def test_a_model_that_does_not_produce_the_data():
     assert "does not produce this" in lines[2]
     assert "does not" not in lines[1]
     figure = check.plot()
-    assert [axes.get_title().split(":")[0] for axes in figure.axes] == ["mean", "sd", "min", "max"]
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert [title.split(":")[0] for title in titles] == ["mean", "sd", "min", "max"]
     line = figure.axes[0].lines[0].get_xdata()
     assert line[0] == DATA.mean()
 

@@ -27,7 +27,8 @@ def test_several_models_and_changes():
             assert line.get_xdata().tolist() == [500, 1000, 1200]
             np.testing.assert_allclose(line.get_ydata(), height)
         assert list(change.get_xdata()) == [1000, 1000]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["a", "b", "change found"]
     assert first.get_linestyle() != second.get_linestyle()  # for readers who see no colours
     assert "log evidence\nper row" in upper.get_ylabel()
     assert "annealing steps" in lower.get_ylabel()
@@ -127,7 +128,7 @@ def test_marginals_and_pairs():
     figure = plots.plot_posterior(draws(), equal(400), title="smc")
     assert len(figure.axes) == 6  # nothing above the diagonal
     assert [axes.get_xlabel() for axes in figure.axes[3:]] == ["w[0]", "w[1]", "b"]
-    assert [axes.get_ylabel() for axes in figure.axes] == ["", "w[1]", "", "b", "", ""]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["density", "w[1]", "", "b", "", ""]
     assert figure.get_suptitle().splitlines()[0] == "smc"
     assert "400 draws;" in figure.get_suptitle()
     assert "coordinates" not in figure.get_suptitle()
@@ -150,21 +151,22 @@ def test_weights_shape_marginals_and_pairs():
 
 
 def test_contours_hold_their_share_of_the_draws():
+    from weighbridge.plots import density as smooth
     from weighbridge.plots import posterior
 
     generator = np.random.default_rng(2)
     x, y = generator.normal(size=(2, 4000))
     edges = [np.linspace(-4, 4, posterior.NUM_CELLS + 1)] * 2
-    density = posterior._density(x, y, equal(4000), 4000.0, edges)
+    density = smooth.smooth_density(x, y, equal(4000), 4000.0, edges)
     assert density.sum() == pytest.approx(1.0, abs=1e-3)
-    ordered = np.sort(density, axis=None)[::-1]
-    level = ordered[np.searchsorted(np.cumsum(ordered) / ordered.sum(), 0.5)]
+    (level,) = smooth.levels_of(density, [0.5])
     inside = density[tuple(np.searchsorted(edges[0], v) - 1 for v in (x, y))] > level
     assert inside.mean() == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_bandwidth_follows_the_posterior():
     """A narrow ring stays a ring: its empty middle is not filled by smoothing."""
+    from weighbridge.plots import density as smooth
     from weighbridge.plots import posterior
 
     generator = np.random.default_rng(3)
@@ -172,7 +174,7 @@ def test_the_bandwidth_follows_the_posterior():
     radius = 2 + 0.1 * generator.normal(size=1000)
     x, y = radius * np.cos(angle), radius * np.sin(angle)
     edges = [np.linspace(-2.5, 2.5, posterior.NUM_CELLS + 1)] * 2
-    density = posterior._density(x, y, equal(1000), 1000.0, edges)
+    density = smooth.smooth_density(x, y, equal(1000), 1000.0, edges)
     centre = posterior.NUM_CELLS // 2
     assert density[centre, centre] < 1e-3 * density.max()
 
@@ -193,14 +195,14 @@ def test_the_coordinates_drawn(monkeypatch):
     for samples, names in ((many, []), ({}, None)):
         with pytest.raises(wb.MethodError, match="nothing to draw"):
             posterior_choice(samples, names)
-    monkeypatch.setattr("weighbridge.plots.posterior.MAX_COORDINATES", 2)
+    monkeypatch.setattr("weighbridge.plots.coordinates.MAX_COORDINATES", 2)
     figure = plots.plot_posterior(draws(), equal(400))
     assert "2 of 3 coordinates; choose others with names=[...]" in figure.get_suptitle()
     assert [axes.get_xlabel() for axes in figure.axes[1:]] == ["w[0]", "b"]
 
 
 def posterior_choice(samples, names):
-    from weighbridge.plots.posterior import choose_coordinates
+    from weighbridge.plots.coordinates import choose_coordinates
 
     chosen, count = choose_coordinates(samples, names)
     return list(chosen), count
@@ -238,7 +240,7 @@ def test_predictions_of_several_components(tmp_path):
     told = wb.Prediction(np.random.default_rng(0).normal(size=(50, 70, 8)), num_rows=70)
     figure = told.plot()
     assert len(figure.axes) == 6
-    assert "first 6 of 8 components" in figure.axes[0].get_title(loc="left")
+    assert "first 6 of 8 components" in figure.get_suptitle()
     assert figure.axes[1].get_ylabel() == "prediction [1]"
     plots.save_figure(figure, tmp_path / "bands.png")
 
@@ -246,5 +248,10 @@ def test_predictions_of_several_components(tmp_path):
 def test_predictions_without_rows():
     told = wb.Prediction(np.random.default_rng(0).normal(size=(500, 2)))
     first, second = told.plot().axes
-    assert sum(bar.get_height() * bar.get_width() for bar in first.patches) == pytest.approx(1.0)
+    *bars, interval = first.patches
+    assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1.0)
+    inside = (told.draws[:, 0] >= interval.get_x()) & (
+        told.draws[:, 0] <= interval.get_x() + interval.get_width()
+    )
+    assert inside.mean() == pytest.approx(0.94, abs=1e-9)
     np.testing.assert_allclose(second.lines[0].get_xdata()[0], told.mean[1])

@@ -297,6 +297,7 @@ def test_to_arviz_without_it(result, monkeypatch):
 def test_plot(result):
     figure = result.plot()
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [49.0 + 1, 100.0, 119.0]
-    assert figure.axes[0].get_title(loc="left") == str(result).splitlines()[0]
+    title = figure.axes[0].get_title(loc="left").splitlines()
+    assert title[0] == str(result).splitlines()[0]
     assert len(result.plot_posterior().axes) == 1
     assert len(result.plot_posterior(["mu"]).axes) == 1

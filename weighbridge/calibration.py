@@ -22,6 +22,8 @@ from weighbridge.travel import travels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 # Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
 RANKS_A_BIN = 8
 # Correlation of a draw with the next one that is worth a remark.
@@ -114,9 +116,13 @@ class Calibration(Tabular, Shown):
     def __repr__(self) -> str:
         return f"<Calibration: {str(self).splitlines()[0]}>"
 
-    def plot(self) -> Figure:
-        """Histograms of the ranks, with the band that 99 % of uniform ones lie in."""
-        return plots.plot_ranks(self.ranks, self.num_draws, self.num_bins)
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """Histograms of the ranks, with the band that 99 % of uniform ones lie in.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes an entry.
+        """
+        return plots.plot_ranks(self.ranks, self.num_draws, self.num_bins, axes=axes)
 
 
 def sbc(

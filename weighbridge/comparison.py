@@ -33,6 +33,8 @@ from weighbridge.weighing import open_common, weigh_together
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 NUM_DRAWS = 4000
 # Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
 JEFFREYS = (
@@ -196,10 +198,14 @@ class Comparison(Tabular, Shown):
             return f"{jeffreys(factor)} (error unknown)"
         return jeffreys(factor) if abs(factor) > 2 * error else "undecided (error too large)"
 
-    def plot(self) -> Figure:
+    def plot(self, *, axes: Surface | None = None) -> Figure:
         """Log Bayes factors and probabilities with their errors, the best model on top.
 
         Where the models took the rows as they came, a panel below shows how the factors grew.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes, then
+                without the panel below.
 
         >>> from weighbridge.result import Trace
         >>> def fake(z): return Evidence(z, 0.1, 100, "smc", Trace(), {}, np.zeros(1))
@@ -212,6 +218,7 @@ class Comparison(Tabular, Shown):
             {n: (self.probabilities[n], self.probability_errors[n]) for n in self.ranking},
             decisive=JEFFREYS[-1][0],
             traces={name: result.trace for name, result in self.results.items()},
+            axes=axes,
         )
 
     def to_json(self) -> str:

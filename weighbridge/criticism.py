@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.base import MethodError, ModelError
 from weighbridge.data import num_rows
 from weighbridge.diagnostics import ess
@@ -20,6 +21,11 @@ from weighbridge.pointwise import Draws, draws_of, rows_of
 from weighbridge.row_values import row_blocks
 from weighbridge.tabular import Frame, Tabular, frame_of_models
 from weighbridge.travel import travels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 # Vehtari et al. (2024): beyond it importance weights are not to be trusted.
 MAX_PARETO_K = 0.7
@@ -84,6 +90,26 @@ class Elpd(Tabular, Shown):
             columns += ["largest Pareto k", f"rows above {MAX_PARETO_K}"]
             cells += [f"{np.max(counted):.2f}", f"{np.sum(counted > MAX_PARETO_K):,}"]
         return Page(str(self).splitlines()[0], columns, {self.method: cells}, self.warnings)
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """What every row adds, and for "loo" the Pareto k of its weights, by row.
+
+        Rows whose k is too large have crosses, and the worst their numbers; where there is none,
+        the rows that are predicted worst have theirs. Rows of weight 0 are left out.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes (for "waic"
+                one).
+        """
+        rows = np.flatnonzero(self.weight > 0)
+        return plots.plot_elpd(
+            rows,
+            self.pointwise[rows],
+            self.pareto_k[rows] if len(self.pareto_k) else self.pareto_k,
+            title=str(self).splitlines()[0],
+            largest_k=MAX_PARETO_K,
+            axes=axes,
+        )
 
 
 @double_precision
@@ -323,6 +349,19 @@ class ElpdComparison(Tabular, Shown):
     def _page(self) -> Page:
         table = self._table()
         return Page("", table.columns, table.texts(), self._cautions())
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The elpd of every model, and its difference to the best, with their errors.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
+        """
+        return plots.plot_elpd_comparison(
+            {name: (self.elpds[name], self.std_errors[name]) for name in self.elpds},
+            {name: (self.differences[name], self.difference_errors[name]) for name in self.elpds},
+            small=SMALL_DIFFERENCE,
+            axes=axes,
+        )
 
 
 def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:

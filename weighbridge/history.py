@@ -17,6 +17,8 @@ from weighbridge.travel import travels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 # Entries that are kept.
 LONGEST = 4096
 # What is printed of a long history, at either end.
@@ -143,8 +145,11 @@ class History(Tabular, Mapping[str, np.ndarray]):
     def _frame(self) -> Frame:
         return Frame(dict(self))
 
-    def plot(self) -> Figure:
+    def plot(self, *, axes: Surface | None = None) -> Figure:
         """Log Bayes factors against the best model so far, probabilities and annealing steps.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or three axes.
 
         >>> history = History()
         >>> for rows in (10, 20):
@@ -156,7 +161,7 @@ class History(Tabular, Mapping[str, np.ndarray]):
         curves = {
             model: {name: self[f"{name}[{model}]"] for name in OF_MODEL} for model in self.models
         }
-        return plots.plot_history(self["rows"], curves)
+        return plots.plot_history(self["rows"], curves, axes=axes)
 
     def state(self) -> tuple[np.ndarray, dict[str, Any]]:
         """Numbers and names from which ``restore`` makes the same history."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from weighbridge.model import Model
+    from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.posterior.2"
 
@@ -168,17 +169,89 @@ class Posterior(Shown):
         draws = predict(function, {n: v[chosen] for n, v in flat.items()}, inputs, seed=seed)
         return Prediction(draws, None if inputs is None else draws.shape[1])
 
-    def plot(self, names: Sequence[str] | None = None) -> Figure:
-        """Marginals, traces and ranks of every chain, of up to eight scalar entries."""
-        return plots.plot_chains(self.samples, self.stats.get("divergent"), names)
+    def plot(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        truths: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
+        axes: Surface | None = None,
+    ) -> Figure:
+        """Marginals, traces and ranks of every chain, of up to eight scalar entries.
 
-    def plot_posterior(self, names: Sequence[str] | None = None) -> Figure:
-        """Marginals and pairs of up to eight scalar entries, with divergences."""
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
+            truths: values to mark, by parameter or entry; those of a parameter in its shape.
+            labels: what to call parameters or entries, instead of their names.
+            units: what parameters or entries are measured in.
+            axes: where to draw: an empty matplotlib figure or subfigure, or n x 3 axes.
+        """
+        labelling = plots.Labelling(truths, labels, units)
+        divergent = self.stats.get("divergent")
+        return plots.plot_chains(self.samples, divergent, names, labelling=labelling, axes=axes)
+
+    def plot_autocorrelation(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        axes: Surface | None = None,
+    ) -> Figure:
+        """Autocorrelation of every chain by lag, of up to eight scalar entries.
+
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
+            labels: what to call parameters or entries, instead of their names.
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes an entry.
+        """
+        labelling = plots.Labelling(labels=labels)
+        return plots.plot_autocorrelation(self.samples, names, labelling=labelling, axes=axes)
+
+    def plot_energy(self, *, axes: Surface | None = None) -> Figure:
+        """Energies of a Hamiltonian kernel, their changes, and the E-BFMI of every chain.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
+        """
+        if "energy" not in self.stats:
+            raise MethodError(
+                "This posterior has no energies: kernels such as wb.NUTS() and wb.HMC() state them."
+            )
+        return plots.plot_energy(self.stats["energy"], axes=axes)
+
+    def plot_posterior(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        truths: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
+        axes: Surface | None = None,
+        probability: float = PROBABILITY,
+    ) -> Figure:
+        """Marginals and pairs of up to eight scalar entries, with divergences.
+
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
+            truths: values to mark, by parameter or entry; those of a parameter in its shape.
+            labels: what to call parameters or entries, instead of their names.
+            units: what parameters or entries are measured in.
+            axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
+            probability: mass of the highest density that is shaded, beside half of it.
+        """
         total = self.num_chains * self.num_samples
         divergent = self.stats.get("divergent")
         marked = None if divergent is None else np.swapaxes(divergent, 0, 1).reshape(-1)
         return plots.plot_posterior(
-            self.flat(), np.full(total, 1 / total), names, title=repr(self)[1:-1], marked=marked
+            self.flat(),
+            np.full(total, 1 / total),
+            names,
+            title=repr(self)[1:-1],
+            marked=marked,
+            labelling=plots.Labelling(truths, labels, units),
+            axes=axes,
+            probability=probability,
         )
 
     def to_arviz(self, model: Model | None = None, data: Any = None) -> Any:

@@ -26,6 +26,8 @@ from weighbridge.travel import travels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 Function = Callable[..., Any]
 IntervalKind = Literal["highest density", "equal-tailed"]
 
@@ -138,11 +140,20 @@ class Prediction(Tabular, Shown):
         columns = ("mean", "sd", "50%", f"{shortest} low", f"{shortest} high")
         return Table(columns, {n: column.tolist() for n, column in zip(labels, numbers.T)})
 
-    def plot(self, x: Any = None) -> Figure:
+    def plot(
+        self,
+        x: Any = None,
+        *,
+        axes: Surface | None = None,
+        probability: float = PROBABILITY,
+    ) -> Figure:
         """Mean and intervals of every row, or the histogram of a value without rows.
 
         Args:
             x: where each row stands on the horizontal axis; by default its number.
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each
+                component of a value.
+            probability: mass of the highest-density intervals, beside those of half.
 
         >>> figure = Prediction(np.zeros((9, 3)), num_rows=3).plot(x=[0.0, 0.5, 2.0])
         >>> figure.axes[0].get_xlabel()
@@ -151,14 +162,16 @@ class Prediction(Tabular, Shown):
         if self.num_rows is None:
             if x is not None:
                 raise MethodError("x places rows, and this prediction has none: leave it out.")
-            return plots.plot_draws(self.draws.reshape(self.num_draws, -1))
+            flat = self.draws.reshape(self.num_draws, -1)
+            return plots.plot_draws(flat, axes=axes, probability=probability)
         places = None if x is None else np.asarray(x, float)
         if places is not None and places.shape != (self.num_rows,):
             raise MethodError(
                 f"x must be one number for each of the {self.num_rows} rows; its shape is "
                 f"{places.shape}."
             )
-        return plots.plot_bands(self.draws.reshape(self.num_draws, self.num_rows, -1), places)
+        by_row = self.draws.reshape(self.num_draws, self.num_rows, -1)
+        return plots.plot_bands(by_row, places, axes=axes, probability=probability)
 
     def _header(self) -> str:
         plural = "" if self.num_rows == 1 else "s"

@@ -24,6 +24,8 @@ from weighbridge.travel import travels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 Statistic = Callable[[np.ndarray], Any]
 
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "sd": np.std, "min": np.min, "max": np.max}
@@ -55,14 +57,17 @@ class PredictiveCheck(Tabular, Shown):
         tails = {name: min(p, 1 - p) for name, p in self.probabilities.items()}
         return tuple(name for name, tail in tails.items() if tail < EXTREME)
 
-    def plot(self) -> Figure:
+    def plot(self, *, axes: Surface | None = None) -> Figure:
         """Histograms of the statistics, with lines where the data stand.
 
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes a statistic.
+
         >>> check = PredictiveCheck({"mean": 0.0}, {"mean": np.arange(9.0)}, {"mean": 0.9})
-        >>> check.plot().axes[0].get_title()
+        >>> check.plot().axes[0].get_title("left")
         'mean: p = 0.900'
         """
-        return plots.plot_checks(self.simulated, self.observed, self.probabilities)
+        return plots.plot_checks(self.simulated, self.observed, self.probabilities, axes=axes)
 
     def summary(self, probability: float = PROBABILITY) -> Table:
         """The data, the median and highest-density interval (HDI) of the simulated, the p-value.

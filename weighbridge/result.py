@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from weighbridge.model import Model
+    from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.evidence.1"
 # A standard error below this is lost in rounding.
@@ -228,8 +229,13 @@ class Evidence(Shown):
         draws = predict(function, samples, inputs, seed=seed)
         return Prediction(draws, None if inputs is None else draws.shape[1])
 
-    def plot(self) -> Figure:
-        """The path: along the rows seen, or along the annealing steps.
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The path: along the rows seen, or along the annealing steps; and the answer beside it.
+
+        Where the path does not end at the answer, a line above says why.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each panel.
 
         >>> trace = Trace(power=np.array([0.1, 1.0]), log_evidence=np.array([-1.0, -9.0]),
         ...               ess=np.array([32.0, 40.0]))
@@ -237,22 +243,50 @@ class Evidence(Shown):
         >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
         ['log', 'power', 'ESS']
         """
-        return plots.plot_paths({str(self).splitlines()[0]: self.trace})
+        answer = plots.explain_answer(
+            self.log_evidence, self.std_error, self.trace, self.diagnostics
+        )
+        return plots.plot_paths({str(self).splitlines()[0]: self.trace}, answer=answer, axes=axes)
 
-    def plot_posterior(self, names: Sequence[str] | None = None) -> Figure:
+    def plot_posterior(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        truths: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
+        axes: Surface | None = None,
+        probability: float = PROBABILITY,
+    ) -> Figure:
         """Marginals and pairs of the parameters, up to eight scalar entries of them.
 
         Args:
             names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all, or every
                 parameter's first entries where there are more than eight.
+            truths: values to mark, by parameter or entry; those of a parameter in its shape.
+            labels: what to call parameters or entries, instead of their names.
+            units: what parameters or entries are measured in.
+            axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
+            probability: mass of the highest density that is shaded, beside half of it.
 
         >>> draws = {"w": np.random.default_rng(0).normal(size=(50, 9))}
         >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.zeros(50))
-        >>> len(posterior.plot_posterior(["w[0]", "w[8]"]).axes)
-        3
+        >>> figure = posterior.plot_posterior(
+        ...     ["w[0]", "w[8]"], truths={"w[8]": 0.5}, labels={"w[0]": "slope"}, units={"w": "m/s"}
+        ... )
+        >>> [axes.get_xlabel() for axes in figure.axes]
+        ['', 'slope (m/s)', 'w[8] (m/s)']
         """
         title = str(self).splitlines()[0]
-        return plots.plot_posterior(self.samples, self._weights(), names, title=title)
+        return plots.plot_posterior(
+            self.samples,
+            self._weights(),
+            names,
+            title=title,
+            labelling=plots.Labelling(truths, labels, units),
+            axes=axes,
+            probability=probability,
+        )
 
     def to_arviz(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.diagnostics import mcse
 from weighbridge.export import Table, scalar_entries
@@ -20,6 +21,11 @@ from weighbridge.numerics import check_seed, double_precision, jit, own
 from weighbridge.pointwise import Draws, draws_of, rows_of, total_log_likelihoods
 from weighbridge.tabular import Frame, Tabular
 from weighbridge.travel import travels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 # Powers between which the sensitivity is a difference quotient, and what counts as sensitive:
 # Kallioinen et al. (2024).
@@ -107,6 +113,24 @@ class Sensitivity(Tabular, Shown):
         table = self._table()
         heading = "sensitivity to powers of the prior and of the likelihood"
         return Page(heading, table.columns, table.texts(), [self._slopes()])
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """How sensitive every scalar entry is to the prior and to the likelihood.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
+
+        >>> Sensitivity({"a": 0.1}, {"a": 0.2}, 0.0, 0.1, 0.0, 0.1).plot().axes[0].get_ylabel()
+        'entry'
+        """
+        note = (
+            f"log evidence: {self.evidence_prior_slope:+.3f} ± {self.evidence_prior_error:.2g} "
+            "nats for each unit of the log of the prior's power"
+        )
+        note = note.replace("-", "\N{MINUS SIGN}")
+        return plots.plot_sensitivity(
+            self.prior, self.likelihood, sensitive=SENSITIVE, note=note, axes=axes
+        )
 
 
 @double_precision

@@ -83,7 +83,7 @@ def evidence(
         if save is not None:
             result.save(save)
         if plot is not None:
-            plots.save_figure(plots.plot_paths({model: result.trace}), plot)
+            plots.save_figure(result.plot(), plot)
 
 
 @answering

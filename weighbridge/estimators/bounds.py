@@ -16,6 +16,8 @@ from weighbridge.travel import travels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 # Nats by which bounds cross with a probability under 2 exp(-8), in any model.
 CROSSED = 16.0
 
@@ -129,13 +131,18 @@ class Bounds:
         text += f": {'it agrees' if inside else 'it does not agree'} with them."
         return Verdict(inside, excess, distance, text)
 
-    def plot(self) -> Figure:
-        """Forward and backward estimates of the islands, and the bounds."""
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """Forward and backward estimates of the islands, and the bounds.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
+        """
         return plots.plot_bounds(
             island_logs(self.forward_log_weights),
             -island_logs(self.backward_log_weights),
-            lower=self.lower,
-            upper=self.upper,
+            lower=(self.lower, self.lower_error),
+            upper=(self.upper, self.upper_error),
+            axes=axes,
         )
 
     def __str__(self) -> str:

@@ -6,30 +6,54 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import COLOURS, finish, num_bins, stacked_panels
+from weighbridge.plots.canvas import COLOURS, num_bins, whole_numbers
+from weighbridge.plots.surface import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
 
-def plot_bounds(forward: np.ndarray, backward: np.ndarray, *, lower: float, upper: float) -> Figure:
+
+def plot_bounds(
+    forward: np.ndarray,
+    backward: np.ndarray,
+    *,
+    lower: tuple[float, float],
+    upper: tuple[float, float],
+    axes: Surface | None = None,
+) -> Figure:
     """Histograms of forward and backward estimates of the log evidence, and their means.
 
     Args:
         forward: log evidence of each island, annealed from the prior.
         backward: likewise, annealed from the posterior.
-        lower: the bound that the forward ones give.
-        upper: the bound that the backward ones give.
+        lower: the bound that the forward ones give, with its standard error.
+        upper: the bound that the backward ones give, likewise.
+        axes: where to draw: an empty figure or subfigure, or one axes.
     """
-    panels = stacked_panels(1)
+    drawn = panels(axes, (1, 1), (7.5, 3.6))
+    (panel,) = drawn.flat
     both = np.concatenate([forward, backward])
     edges = np.histogram_bin_edges(both[np.isfinite(both)], num_bins(len(both)))
-    names = ["forward", "backward"]
-    for name, values, bound, colour in zip(names, (forward, backward), (lower, upper), COLOURS):
-        panels[0].hist(
-            values, list(edges), histtype="stepfilled", color=colour, alpha=0.4, label=name
-        )
-        panels[0].axvline(bound, color=colour, linestyle="--" if name == "forward" else "-")
-    panels[0].set_xlabel("log evidence of an island (nats); lines: lower and upper bound")
-    panels[0].set_ylabel("islands")
-    return finish(panels, names)
+    names = ("forward", "backward")
+    sides = ("lower bound", "upper bound")
+    for values, (bound, error), colour, name, side, dash in zip(
+        (forward, backward), (lower, upper), COLOURS, names, sides, ("--", "-")
+    ):
+        panel.hist(
+            values, list(edges), histtype="stepfilled", color=colour, alpha=0.35,
+            label=f"{name} estimates of islands",
+        )  # fmt: skip
+        panel.axvline(bound, color=colour, linestyle=dash, label=f"{side}, with 2 standard errors")
+        if np.isfinite(error):
+            panel.axvspan(
+                bound - 2 * error, bound + 2 * error, color=colour, alpha=0.15, linewidth=0
+            )
+    panel.set_xlabel("log evidence (nats)")
+    panel.set_ylabel("islands")
+    handles, labels = panel.get_legend_handles_labels()
+    whole_numbers(panel.yaxis)
+    drawn.finish([])
+    drawn.legend(handles, labels)
+    return drawn.figure

@@ -1,4 +1,4 @@
-"""An empty figure and its way to a file; colours, dashes, names and numbers on axes.
+"""An empty figure and its way to a file; colours, dashes, names and ticks.
 
 Matplotlib is imported only when a figure is drawn.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weighbridge.base import CheckpointError, MissingDependencyError
+from weighbridge.base import CheckpointError, MethodError, MissingDependencyError
 from weighbridge.checkpoint import check_place
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 # Okabe & Ito (2008): told apart with any kind of colour vision; their yellow is too light to draw.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (2, 1.5)))
+# How a line at a true value looks.
+TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 # A logarithmic axis over more than this factor has labels at powers of ten alone.
 MANY_DECADES = 300.0
 
@@ -72,31 +74,6 @@ def styles(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def stacked_panels(count: int) -> list[Axes]:
-    """Panels one below the other, with a common horizontal axis."""
-    figure = new_figure(7.5, 1.2 + 2.2 * count)
-    panels: list[Axes] = list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
-    return panels
-
-
-def finish(panels: Sequence[Axes], names: Sequence[str]) -> Figure:
-    """A grid in every panel, and the names: one as the title, several below the figure."""
-    figure = panels[0].get_figure(root=True)
-    assert figure is not None
-    for axes in panels:
-        axes.grid(alpha=0.3)
-    if len(names) == 1:
-        panels[0].set_title(names[0], loc="left", fontsize="medium")
-    elif names:
-        handles, _ = panels[0].get_legend_handles_labels()
-        labels = short_names(names, 60)
-        columns = max(1, min(len(names), 90 // (max(map(len, labels)) + 8)))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + 0.22 * -(-len(names) // columns))
-    return figure
-
-
 def shorten(name: str, width: int) -> str:
     """A long name without its middle.
 
@@ -114,26 +91,75 @@ def short_names(names: Sequence[str], width: int) -> list[str]:
     return short if len(set(short)) == len(set(names)) else list(names)
 
 
-def minus(text: str) -> str:
-    """A number as matplotlib writes it, with a minus sign and not a hyphen."""
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
 def num_bins(num_draws: float) -> int:
     """Bins of a histogram of so many draws."""
     return int(np.clip(2 * num_draws ** (1 / 3), 8, 60))
 
 
+def tidy(axes: Axes) -> None:
+    """A light grid, and ticks whose labels say where they stand.
+
+    Ask for it when all is drawn and the limits are set. Axes that have labels of their own, such
+    as names, keep them.
+    """
+    from matplotlib.ticker import ScalarFormatter
+
+    from weighbridge.plots.ticks import PlainNumbers
+
+    for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+        if scale == "log":
+            write_out_numbers(axis)
+        elif isinstance(axis.get_major_formatter(), ScalarFormatter):
+            axis.set_major_formatter(PlainNumbers())
+    axes.grid(alpha=0.3)
+
+
+def few_ticks(axis: Axis, most: int) -> None:
+    """So many ticks at most, at round numbers and not at the very ends."""
+    from matplotlib.ticker import MaxNLocator
+
+    from weighbridge.plots.ticks import PlainNumbers
+
+    axis.set_major_locator(MaxNLocator(most, prune="both", steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(PlainNumbers())
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def from_zero(axes: Axes) -> None:
+    """Let the vertical axis begin at zero, with some room above what is drawn."""
+    top = float(axes.dataLim.y1)
+    axes.set_ylim(0.0, 1.07 * top if np.isfinite(top) and top > 0 else 1.0)
+
+
 def write_out_numbers(axis: Axis) -> None:
     """Label a logarithmic axis 200, 500, 1,000, or by decades alone where it spans several."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    from weighbridge.plots.ticks import SeparateNumbers
 
     low, high = axis.get_view_interval()
     subs = (1.0,) if high > MANY_DECADES * max(low, 1e-300) else (1.0, 2.0, 5.0)
     axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(_write_out))
+    axis.set_major_formatter(SeparateNumbers())
     axis.set_minor_formatter(NullFormatter())
 
 
-def _write_out(value: float, _: int | None = None) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+def check_probability(probability: float) -> None:
+    """Refuse what cannot be the mass inside an interval."""
+    if not 0 < probability < 1:
+        raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
+
+
+def percent(probability: float) -> str:
+    """A probability as a percentage, with the digits that it has.
+
+    >>> percent(0.94), percent(0.999)
+    ('94 %', '99.9 %')
+    """
+    return f"{100 * probability:.6g} %"

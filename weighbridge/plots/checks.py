@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import COLOURS, new_figure, num_bins, shorten
+from weighbridge.plots.canvas import COLOURS, few_ticks, num_bins, shorten, tidy, whole_numbers
+from weighbridge.plots.surface import several_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 NUM_COLUMNS = 2
 
@@ -19,6 +22,8 @@ def plot_checks(
     simulated: Mapping[str, np.ndarray],
     observed: Mapping[str, float],
     probabilities: Mapping[str, float],
+    *,
+    axes: Surface | None = None,
 ) -> Figure:
     """Histogram of every statistic over simulated data, with a line where the data stand.
 
@@ -26,15 +31,20 @@ def plot_checks(
         simulated: values of each statistic, one for every simulated data set.
         observed: its value for the data.
         probabilities: how often the simulated exceeds the observed.
+        axes: where to draw: an empty figure or subfigure, or as many axes as statistics.
     """
-    num_rows = -(-len(simulated) // NUM_COLUMNS)
-    figure = new_figure(4.0 * NUM_COLUMNS, 0.6 + 2.4 * num_rows)
-    for place, (name, values) in enumerate(simulated.items(), start=1):
-        axes = figure.add_subplot(num_rows, NUM_COLUMNS, place)
+    drawn = several_panels(axes, len(simulated), NUM_COLUMNS, (4.0, 2.5))
+    for panel, (name, values) in zip(drawn.flat, simulated.items()):
         finite = values[np.isfinite(values)]
-        axes.hist(finite, bins=num_bins(len(values)), color=COLOURS[0], alpha=0.6)
-        axes.axvline(observed[name], color=COLOURS[1], linewidth=2)
-        axes.set_title(f"{shorten(name, 24)}: p = {probabilities[name]:.3f}", fontsize="medium")
-        axes.set_yticks([])
-    figure.suptitle("simulated from the posterior; line: the data", fontsize="medium")
-    return figure
+        panel.hist(finite, bins=num_bins(len(values)), color=COLOURS[0], alpha=0.6)
+        panel.axvline(observed[name], color=COLOURS[1], linewidth=2, label="the data")
+        title = f"{shorten(name, 24)}: p = {probabilities[name]:.3f}"
+        panel.set_title(title, loc="left", fontsize="medium")
+        panel.set_xlabel(shorten(name, 40))
+        panel.set_ylabel("simulated data sets", fontsize="small")
+        tidy(panel)
+        few_ticks(panel.xaxis, 6)
+        whole_numbers(panel.yaxis)
+    notes = "histogram: data simulated from the posterior; line: the data; p: share above it"
+    drawn.heading([notes])
+    return drawn.figure

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from weighbridge.plots.numbers import minus, write_numbers
+
 DASHES = ("none", "7 4", "9 3 2 3", "2 3", "12 3 2 3 2 3", "4 2")
 NUM_COLOURS = 7
 # The marks of so many changes get their numbers.
@@ -93,18 +95,17 @@ def draw_curves(
         return 1000.0 * (top - bend(min(max(y, low), high))) / (top - bottom)
 
     parts, labels = [], []
-    for tick in _ticks(axis, low, high):
+    heights = _ticks(axis, low, high)
+    for tick, text in zip(heights, compact_numbers(heights, separate=axis.scale != "linear")):
         parts.append(f'<path class="grid" d="M0 {place(tick):.1f}H1000"/>')
-        labels.append(
-            f'<span class="y" style="top:{place(tick) / 10:.2f}%">{_compact(tick)}</span>'
-        )
+        labels.append(f'<span class="y" style="top:{place(tick) / 10:.2f}%">{text}</span>')
     for bound in axis.bounds:
         if low < bound < high:
             parts.append(f'<path class="bound" d="M0 {place(bound):.1f}H1000"/>')
     ticks = [tick for tick in nice_ticks(0.0, max(end, 1.0), 5) if tick == int(tick)]
-    for tick in ticks:
+    for tick, text in zip(ticks, compact_numbers(ticks)):
         left = f'style="left:{tick * across / 10:.2f}%"'
-        labels.append(f'<span class="x" {left}>{_compact(tick)}</span>')
+        labels.append(f'<span class="x" {left}>{text}</span>')
     labels.append('<span class="axis">rows</span>')
     for number, mark in enumerate(marks, 1):
         if 0 <= mark <= end:
@@ -219,15 +220,25 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
     return [round(k * step, 12) for k in range(first, last + 1)]
 
 
-def _compact(value: float) -> str:
-    """A number short enough for an axis.
+def compact_numbers(values: Sequence[float], *, separate: bool = False) -> list[str]:
+    """Labels of ticks, short enough for an axis; they read back as where the ticks stand.
 
-    >>> _compact(1500.0), _compact(20000.0), _compact(2.5e6), _compact(0.25)
-    ('1,500', '20k', '2.5M', '0.25')
+    Args:
+        values: the ticks.
+        separate: whether they have nothing to do with each other, as on a logarithmic axis.
+
+    >>> compact_numbers([0.0, 5000.0, 10000.0]), compact_numbers([0.25, 0.5, 1.0])
+    (['0', '5k', '10k'], ['0.25', '0.50', '1.00'])
+    >>> compact_numbers([12_345_000.0, 12_346_000.0])
+    ['12.345M', '12.346M']
+    >>> compact_numbers([1.0, 1000.0, 1e6], separate=True)
+    ['1', '1,000', '1M']
     """
-    size = abs(value)
-    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if size >= unit and size >= 10_000:
-            return f"{value / unit:.4g}{letter}".replace("-", "\N{MINUS SIGN}")
-    text = f"{value:,.0f}" if size >= 1000 else f"{value:.6g}"
-    return text.replace("-", "\N{MINUS SIGN}")
+    if separate:
+        return [text for value in values for text in compact_numbers([value])]
+    largest = max(map(abs, values), default=0.0)
+    units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+    unit, letter = next((u for u in units if largest >= max(u[0], 10_000)), (1.0, ""))
+    texts = write_numbers([value / unit for value in values])
+    whole = [text + letter if value else "0" for value, text in zip(values, texts)]
+    return [minus(text) for text in (whole if letter else texts)]

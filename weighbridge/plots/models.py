@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import minus, new_figure, short_names, styles, write_out_numbers
+from weighbridge.plots.canvas import short_names, styles, tidy
+from weighbridge.plots.scales import bend_factors
+from weighbridge.plots.surface import own_axes, parent_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 
 def plot_comparison(
@@ -22,6 +26,7 @@ def plot_comparison(
     *,
     decisive: float,
     traces: Mapping[str, Mapping[str, np.ndarray]],
+    axes: Surface | None = None,
 ) -> Figure:
     """Log Bayes factors and probabilities of models, and how the factors came about.
 
@@ -30,20 +35,23 @@ def plot_comparison(
         probabilities: likewise; the order is that of ``factors``.
         decisive: log Bayes factor beyond which the evidence is decisive.
         traces: paths of the models, to draw the factors as rows arrive where all have them.
+        axes: where to draw: an empty figure or subfigure, or two axes, then without the paths.
     """
     names = list(factors)
     paths = _factor_paths(names, traces)
     height = 1.3 + 0.5 * len(names)
-    figure = new_figure(10.0, height + (3.0 if paths else 0.0))
-    ratios = [height, 3.0] if paths else [height]
-    grid = figure.add_gridspec(len(ratios), 2, height_ratios=ratios)
-    left = figure.add_subplot(grid[0, 0])
-    right = figure.add_subplot(grid[0, 1], sharey=left)
+    parent = parent_of(axes, (10.0, height + (3.0 if paths else 0.0)))
+    if parent is None:
+        left, right = own_axes(axes, (1, 2)).flat
+    else:
+        ratios = [height, 3.0] if paths else [height]
+        grid = parent.add_gridspec(len(ratios), 2, height_ratios=ratios)
+        left, right = parent.add_subplot(grid[0, 0]), parent.add_subplot(grid[0, 1])
     places = range(len(names))
     for place, name, style in zip(places, names, styles(len(names))):
         _draw_factor(left, place, *factors[name], style["color"])
         _draw_probability(right, place, *probabilities[name], style["color"])
-    _scale_factors(left, "x", min(value for value, _ in factors.values()), 0.0, decisive)
+    bend_factors(left, "x", min(value for value, _ in factors.values()), 0.0, decisive)
     left.axvline(-decisive, color="0.5", linestyle=":", linewidth=1, zorder=0)
     left.annotate(
         "decisive", (-decisive, 1.0), xycoords=left.get_xaxis_transform(), xytext=(-3, 3),
@@ -57,15 +65,20 @@ def plot_comparison(
     )
     left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("log Bayes factor against the best (nats)")
-    right.tick_params(labelleft=False)
-    right.set_xlim(0, 1.22)
+    left.set_ylabel("model")
+    right.set_yticks(places, [""] * len(names))
+    right.set_ylim(left.get_ylim())
+    right.set_xlim(0, 1)
     right.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
     right.set_xlabel("posterior probability")
-    for axes in (left, right):
-        axes.grid(alpha=0.3, axis="x")
-    if paths:
-        _draw_factor_paths(figure.add_subplot(grid[1, :]), paths, names, decisive)
-    figure.supxlabel("Bars: 2 standard errors either way.", fontsize="small", color="0.35")
+    for panel in (left, right):
+        tidy(panel)
+        panel.grid(visible=False, axis="y")
+    if parent is not None:
+        if paths:
+            _draw_factor_paths(parent.add_subplot(grid[1, :]), paths, names, decisive)
+        parent.supxlabel("Bars: 2 standard errors either way.", fontsize="small", color="0.35")
+    figure: Figure = left.get_figure(root=True)
     return figure
 
 
@@ -80,39 +93,29 @@ def _draw_factor(axes: Axes, place: int, value: float, error: float, colour: str
 def _draw_probability(axes: Axes, place: int, value: float, error: float, colour: str) -> None:
     known = not math.isnan(error)
     axes.barh(place, value, height=0.55, color=colour, alpha=0.6)
-    upper = value
     if known:
         lower, upper = max(value - 2 * error, 0.0), min(value + 2 * error, 1.0)
         reach = [[value - lower], [upper - value]]
-        axes.errorbar(value, place, xerr=reach, fmt="none", capsize=3, color="0.2")
-    text = "< 0.001" if value < 0.0005 else f"{value:.3f}"
+        bars = axes.errorbar(value, place, xerr=reach, fmt="none", capsize=3, color="0.2")
+        for part in bars.get_children():  # one that ends at 1 is drawn whole
+            part.set_clip_on(False)
     axes.annotate(
-        text, (upper, place), xytext=(6, 0), textcoords="offset points", va="center",
-        fontsize="small",
+        write_probability(value), (1.0, place), xytext=(8, 0), textcoords="offset points",
+        va="center", fontsize="small", annotation_clip=False,
     )  # fmt: skip
 
 
-def _scale_factors(
-    axes: Axes, along: Literal["x", "y"], lowest: float, highest: float, decisive: float
-) -> None:
-    """Linear while all factors can be seen so; beyond, logarithmic outside the decisive ones."""
-    if lowest > -20 * decisive and highest < 20 * decisive:
-        return
-    scale: dict[str, Any] = {"linthresh": 2 * decisive}
-    decades = math.ceil(math.log10(max(-lowest, highest)))
-    tens = [10.0**k for k in range(1, decades + 1, 1 + decades // 4)]
-    ticks = [value for ten in tens for value in (-ten, ten) if 1.5 * lowest <= value <= highest]
-    ticks = sorted([0.0, *ticks])
-    labels = [minus(f"{tick:,.0f}") for tick in ticks]
-    ends = (1.6 * min(lowest, -decisive), max(1.6 * highest, 0.4 * decisive))
-    if along == "x":
-        axes.set_xscale("symlog", **scale)
-        axes.set_xticks(ticks, labels)
-        axes.set_xlim(ends)
-    else:
-        axes.set_yscale("symlog", **scale)
-        axes.set_yticks(ticks, labels)
-        axes.set_ylim(ends)
+def write_probability(value: float) -> str:
+    """A probability to three places; none is quite 0 or 1, and it is not written so.
+
+    >>> write_probability(0.25), write_probability(1e-9), write_probability(0.999999)
+    ('0.250', '< 0.001', '> 0.999')
+    """
+    if value < 0.0005:
+        return "< 0.001"
+    if value >= 0.9995:
+        return "> 0.999"
+    return f"{value:.3f}"
 
 
 def _factor_paths(
@@ -146,10 +149,9 @@ def _draw_factor_paths(
     for name, label, style in zip(names, labels, styles(len(names))):
         axes.plot(*paths[name], marker=".", markersize=3, label=label, **style)
     axes.set_xscale("log")
-    write_out_numbers(axes.xaxis)
     heights = np.concatenate([height for _, height in paths.values()])
-    _scale_factors(axes, "y", float(heights.min()), float(heights.max()), decisive)
+    bend_factors(axes, "y", float(heights.min()), float(heights.max()), decisive)
     axes.set_xlabel("rows seen")
     axes.set_ylabel("log Bayes factor (nats)")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
-    axes.grid(alpha=0.3)
+    tidy(axes)

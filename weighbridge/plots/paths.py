@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weighbridge.plots.canvas import finish, stacked_panels, styles, write_out_numbers
+from weighbridge.plots.answer import Answer
+from weighbridge.plots.canvas import from_zero, styles, whole_numbers
+from weighbridge.plots.numbers import minus
+from weighbridge.plots.surface import Panels, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
+Traces = Mapping[str, Mapping[str, np.ndarray]]
+ANSWER_COLOUR = "#D55E00"
+# Letters in a line above the figure.
+LINE = 105
+
 
 def plot_paths(
-    traces: Mapping[str, Mapping[str, np.ndarray]], *, changes: Sequence[float] = ()
+    traces: Traces,
+    *,
+    changes: Sequence[float] = (),
+    answer: Answer | None = None,
+    axes: Surface | None = None,
 ) -> Figure:
     """The paths of several models: along the rows seen, or along the annealing steps.
 
@@ -26,61 +42,106 @@ def plot_paths(
         traces: for each name, columns ``rows``, ``log_evidence``, ``annealing_steps`` and maybe
             ``ess``, or ``power``, ``log_evidence`` and ``ess``.
         changes: rows at which to draw a vertical line.
+        answer: of a single run: what it answers, drawn with two standard errors either way.
+        axes: where to draw: an empty figure or subfigure, or an axes for each panel.
     """
     if all("power" in trace for trace in traces.values()):
-        return _plot_tempering(traces)
+        return _plot_tempering(traces, answer, axes)
     shows_ess = all("ess" in trace for trace in traces.values())
-    panels = stacked_panels(3 if shows_ess else 2)
+    drawn = _stacked(axes, 3 if shows_ess else 2)
     longest = max((len(trace["rows"]) for trace in traces.values()), default=0)
     for (name, trace), style in zip(traces.items(), styles(len(traces))):
         rows = trace["rows"]
         heights = [trace["log_evidence"] / rows, trace["annealing_steps"]]
         heights += [trace["ess"]] if shows_ess else []
-        _draw_lines(panels, rows, heights, name, style)
+        _draw_lines(drawn.flat, rows, heights, "path" if answer else name, style)
+        if answer is not None and len(rows):
+            _point_at(drawn.flat[0], float(rows[-1]), answer)
     for change in changes:
-        for axes in panels:
-            axes.axvline(change, color="0.6", linestyle="--", linewidth=1, zorder=0)
-    panels[0].set_ylabel("log evidence\nper row (nats)")
-    panels[1].set_ylabel("annealing steps\nper chunk")
+        for panel in drawn.flat:
+            panel.axvline(change, color="0.6", linestyle="--", linewidth=1, zorder=0)
+    if len(changes):
+        drawn.flat[0].lines[-1].set_label("change found")
+    drawn.flat[0].set_ylabel("log evidence\nper row (nats)")
+    drawn.flat[1].set_ylabel("annealing steps\nper chunk")
     if all(np.all(trace["annealing_steps"] > 0) for trace in traces.values()):
-        panels[1].set_yscale("log")
-        panels[1].set_ylim(bottom=0.8)
-        write_out_numbers(panels[1].yaxis)
+        drawn.flat[1].set_yscale("log")
+        drawn.flat[1].set_ylim(bottom=0.8)
     if shows_ess:
-        panels[2].set_ylabel("ESS per island")
-        panels[2].set_ylim(bottom=0)
-    panels[-1].set_xlabel("rows seen")
+        drawn.flat[2].set_ylabel("ESS per island")
+        from_zero(drawn.flat[2])
+    drawn.flat[-1].set_xlabel("rows seen")
     if longest > 1:
-        panels[-1].set_xscale("log")
-        write_out_numbers(panels[-1].xaxis)
-    return finish(panels, list(traces))
+        drawn.flat[-1].set_xscale("log")
+    else:
+        whole_numbers(drawn.flat[-1].xaxis)
+    return _finish(drawn, list(traces), answer)
 
 
-def _plot_tempering(traces: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
-    from matplotlib.ticker import MaxNLocator
-
-    panels = stacked_panels(3)
+def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None) -> Figure:
+    drawn = _stacked(axes, 3)
     for (name, trace), style in zip(traces.items(), styles(len(traces))):
         steps = np.arange(1, len(trace["power"]) + 1)
         heights = [trace["log_evidence"], trace["power"], trace["ess"]]
-        _draw_lines(panels, steps, heights, name, style)
-    panels[0].set_ylabel("log evidence\nso far (nats)")
-    panels[1].set_ylabel("power of the\nlikelihood")
-    panels[1].set_yscale("log")
-    panels[2].set_ylabel("ESS of the step,\nper island")
-    panels[2].set_ylim(bottom=0)
-    panels[2].set_xlabel("annealing step")
-    panels[2].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    return finish(panels, list(traces))
+        _draw_lines(drawn.flat, steps, heights, "path" if answer else name, style)
+    if answer is not None:
+        _draw_level(drawn.flat[0], answer)
+    drawn.flat[0].set_ylabel("log evidence\nso far (nats)")
+    drawn.flat[1].set_ylabel("power of the\nlikelihood")
+    drawn.flat[1].set_yscale("log")
+    drawn.flat[2].set_ylabel("ESS of the step,\nper island")
+    from_zero(drawn.flat[2])
+    drawn.flat[2].set_xlabel("annealing step")
+    figure = _finish(drawn, list(traces), answer)
+    whole_numbers(drawn.flat[2].xaxis)
+    return figure
+
+
+def _stacked(surface: Surface | None, count: int) -> Panels:
+    return panels(surface, (count, 1), (7.5, 1.2 + 2.2 * count), sharex=True)
+
+
+def _finish(drawn: Panels, names: Sequence[str], answer: Answer | None) -> Figure:
+    if answer is None:
+        # What is drawn beside the models, such as changes, has its name in the legend too.
+        labels = drawn.flat[0].get_legend_handles_labels()[1]
+        return drawn.finish(labels if len(labels) > len(names) else names)
+    figure = drawn.finish([])
+    note = textwrap.wrap(answer.note, LINE)
+    drawn.flat[0].set_title("\n".join([*names, *map(minus, note)]), loc="left", fontsize="small")
+    drawn.flat[0].legend(fontsize="small", framealpha=0.8)
+    return figure
+
+
+def _draw_level(axes: Axes, answer: Answer) -> None:
+    """The answer as a line over the whole path, with its band."""
+    label = minus(f"answer: {answer.written}")
+    axes.axhline(answer.log_evidence, color=ANSWER_COLOUR, linestyle="--", label=label, zorder=1)
+    if math.isfinite(answer.std_error):
+        reach = 2 * answer.std_error
+        axes.axhspan(
+            answer.log_evidence - reach, answer.log_evidence + reach, color=ANSWER_COLOUR,
+            alpha=0.2, linewidth=0, zorder=0, label="2 standard errors either way",
+        )  # fmt: skip
+
+
+def _point_at(axes: Axes, rows: float, answer: Answer) -> None:
+    """The answer at the end of the rows, with two standard errors either way."""
+    error = 2 * answer.std_error / rows if math.isfinite(answer.std_error) else None
+    axes.errorbar(
+        rows, answer.log_evidence / rows, yerr=error, fmt="D", markersize=5, capsize=3,
+        color=ANSWER_COLOUR, markerfacecolor="none", label=minus(f"answer: {answer.written}"),
+        zorder=3,
+    )  # fmt: skip
 
 
 def _draw_lines(
-    panels: Sequence[Axes],
+    drawn: Sequence[Axes],
     x: np.ndarray,
     heights: Sequence[np.ndarray],
     name: str,
     style: Mapping[str, Any],
 ) -> None:
     size = 3 if len(x) > 10 else 6
-    for axes, height in zip(panels, heights):
+    for axes, height in zip(drawn, heights):
         axes.plot(x, height, marker=".", markersize=size, label=name, **style)

@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weighbridge.base import MethodError
-from weighbridge.export import highest_density_interval, scalar_entries
-from weighbridge.plots.canvas import COLOURS, minus, new_figure, num_bins, shorten
+from weighbridge.base import PROBABILITY
+from weighbridge.export import highest_density_interval
+from weighbridge.plots.canvas import (
+    COLOURS,
+    TRUTH,
+    check_probability,
+    few_ticks,
+    num_bins,
+    percent,
+    shorten,
+)
+from weighbridge.plots.coordinates import choose_coordinates
+from weighbridge.plots.density import levels_of, smooth_density
+from weighbridge.plots.labelling import Labelling
+from weighbridge.plots.numbers import minus, write_mean, write_number
+from weighbridge.plots.surface import Panels, own_axes, parent_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-MAX_COORDINATES = 8
-# Draws that are shown as points, cells of a density along each side, mass within its contours.
+    from weighbridge.plots.surface import Surface
+
+# Draws that are shown as points, cells of a density along each side.
 NUM_POINTS = 600
 NUM_CELLS = 96
-CONTOURS = (0.9, 0.5)
-# Bandwidths to choose from, as fractions of the one that is right for a single hump.
-BANDWIDTHS = (1.0, 0.6, 0.35, 0.2)
+# What is shaded more than the interval.
+CORE = 0.5
 # How draws are marked that are worth a look.
 MARKED = {"color": COLOURS[1], "markersize": 4, "markeredgewidth": 0.8}
+# A truth so many widths of the posterior beyond its end is pointed at, and not reached.
+FAR = 2.0
+
+
+class Coordinate(NamedTuple):
+    """One scalar entry: its draws, what is written at its axis, its ends, and its true value."""
+
+    values: np.ndarray
+    label: str
+    limits: tuple[float, float]
+    truth: float | None
+
+
+class Weights(NamedTuple):
+    """Weights of the draws, their effective number, and the masses that are shaded."""
+
+    values: np.ndarray
+    ess: float
+    masses: tuple[float, ...]
 
 
 def plot_posterior(
@@ -36,6 +66,9 @@ def plot_posterior(
     *,
     title: str = "",
     marked: np.ndarray | None = None,
+    labelling: Labelling | None = None,
+    axes: Surface | None = None,
+    probability: float = PROBABILITY,
 ) -> Figure:
     """Marginals and pairs of up to eight scalar coordinates of a weighted posterior.
 
@@ -45,75 +78,77 @@ def plot_posterior(
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
         title: what to write above.
         marked: which draws to mark, such as divergent ones.
+        labelling: true values, other names and units.
+        axes: where to draw: an empty figure or subfigure, or n x n axes for n coordinates.
+        probability: mass of the highest density that is shaded, beside half of it.
     """
+    check_probability(probability)
     chosen, count = choose_coordinates(samples, names)
-    ess = 1 / float(np.sum(weights**2))
-    size = len(chosen)
-    side = min(2.3, 13.0 / size)
-    figure = new_figure(max(side * size, 5.0), max(side * size, 3.0) + 0.7)
-    grid = figure.add_gridspec(size, size)
-    labels = list(chosen)
+    known = (labelling or Labelling()).of(samples)
+    coordinates = []
+    for name, values in chosen.items():
+        truth = known.truths.get(name)
+        limits = _limits(values, weights, truth)
+        coordinates.append(Coordinate(values, known.names[name], limits, truth))
+    masses = tuple(sorted({probability, CORE}, reverse=True))
+    weighing = Weights(weights, 1 / float(np.sum(weights**2)), masses)
+    panels = _grid(axes, len(chosen))
     points = _points(weights)
-    limits = {name: _limits(values, weights) for name, values in chosen.items()}
-    for row, below in enumerate(labels):
-        for column, across in enumerate(labels[: row + 1]):
-            axes = figure.add_subplot(grid[row, column])
-            axes.set_xlim(limits[across])
+    marks = np.zeros(len(weights), bool) if marked is None else np.asarray(marked, bool)
+    for row, below in enumerate(coordinates):
+        for column, across in enumerate(coordinates[: row + 1]):
+            panel = panels.grid[row, column]
+            panel.set_xlim(across.limits)
             if column == row:
-                _draw_marginal(axes, chosen[across], weights, limits[across], ess)
+                _draw_marginal(panel, across, weighing)
             else:
-                axes.set_ylim(limits[below])
-                _draw_pair(axes, chosen[across], chosen[below], weights, ess, points)
-                if marked is not None and np.any(marked):
-                    axes.plot(chosen[across][marked], chosen[below][marked], "x", **MARKED)  # type: ignore[arg-type]
-            _label(axes, row, column, labels, limits)
-    figure.align_labels()
+                panel.set_ylim(below.limits)
+                _draw_pair(panel, across, below, weighing, points)
+                if marks.any():
+                    panel.plot(
+                        across.values[marks], below.values[marks], "x", label="divergent", **MARKED
+                    )
+            _label(panel, (row, column), coordinates)
+    if panels.parent is not None:
+        panels.figure.align_labels()
+    panels.heading(_notes(title, weighing, marks, coordinates, count))
+    return panels.figure
+
+
+def _grid(surface: Surface | None, size: int) -> Panels:
+    """Panels on and below the diagonal; those of a user above it are emptied."""
+    side = min(2.3, 13.0 / size)
+    parent = parent_of(surface, (max(side * size, 5.0), max(side * size, 3.0) + 0.7))
+    if parent is None:
+        grid = own_axes(surface, (size, size))
+        for panel in grid[np.triu_indices(size, 1)]:
+            panel.set_axis_off()
+        return Panels(grid, None)
+    places = parent.add_gridspec(size, size)
+    grid = np.full((size, size), None, object)
+    for row in range(size):
+        for column in range(row + 1):
+            grid[row, column] = parent.add_subplot(places[row, column])
+    return Panels(grid, parent, surface is None)
+
+
+def _notes(
+    title: str, weighing: Weights, marks: np.ndarray, coordinates: Sequence[Coordinate], count: int
+) -> list[str]:
+    """What stands above the figure."""
+    weights, ess, masses = weighing
     drawn = f"{len(weights):,} draws"
     if np.ptp(weights) > 0:
         drawn = f"{len(weights):,} weighted draws (ESS {ess:,.0f})"
-    notes = [*([title] if title else []), f"{drawn}; shaded: 50 % and 90 % of the mass"]
-    if marked is not None and np.any(marked):
-        notes[-1] += f"; crosses: {np.sum(marked):,} divergent"
-    if count > size:
-        notes.append(f"{size} of {count} coordinates; choose others with names=[...]")
-    figure.suptitle("\n".join(notes), x=0.01, ha="left", fontsize="small")
-    return figure
-
-
-def choose_coordinates(
-    samples: Mapping[str, np.ndarray], names: Sequence[str] | None
-) -> tuple[dict[str, np.ndarray], int]:
-    """Scalar entries to draw, and how many there were to choose from.
-
-    If there are too many, every parameter gives its first entry, then its second, and so on.
-
-    >>> samples = {"w": np.zeros((5, 20)), "b": np.zeros(5)}
-    >>> chosen, count = choose_coordinates(samples, None)
-    >>> list(chosen), count
-    (['w[0]', 'w[1]', 'w[2]', 'w[3]', 'w[4]', 'w[5]', 'w[6]', 'b'], 21)
-    >>> list(choose_coordinates(samples, ["w[7]", "b"])[0])
-    ['w[7]', 'b']
-    """
-    wanted: dict[str, list[str]] = {}
-    entries = scalar_entries(samples)
-    for name in [*samples] if names is None else [names] if isinstance(names, str) else names:
-        if name in samples:
-            wanted[name] = list(scalar_entries({name: samples[name]}))
-        elif name in entries:
-            wanted[name] = [name]
-        else:
-            near = difflib.get_close_matches(str(name), [*samples, *entries], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise MethodError(
-                f"There is no parameter {name!r}; there are {list(samples)}, and entries of them "
-                f"as in 'w[0]'.{hint}"
-            )
-    labels = list(dict.fromkeys(label for group in wanted.values() for label in group))
-    if not labels:
-        raise MethodError("There is nothing to draw: no parameter was named, or none has draws.")
-    turns = {label: place for group in wanted.values() for place, label in enumerate(group)}
-    kept = set(sorted(labels, key=turns.__getitem__)[:MAX_COORDINATES])
-    return {label: entries[label] for label in labels if label in kept}, len(labels)
+    shares = " and ".join(percent(mass) for mass in reversed(masses))
+    notes = [f"{drawn}; shaded: highest density, {shares}; above: mean ± sd"]
+    if marks.any() and len(coordinates) > 1:
+        notes[-1] += f"; crosses: {np.sum(marks):,} divergent"
+    if any(coordinate.truth is not None for coordinate in coordinates):
+        notes[-1] += "; dashed: truth"
+    if count > len(coordinates):
+        notes.append(f"{len(coordinates)} of {count} coordinates; choose others with names=[...]")
+    return [*([title] if title else []), *notes]
 
 
 def _points(weights: np.ndarray) -> np.ndarray:
@@ -123,22 +158,27 @@ def _points(weights: np.ndarray) -> np.ndarray:
     return np.unique(np.searchsorted(cumulative, places))
 
 
-def _limits(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+def _limits(values: np.ndarray, weights: np.ndarray, truth: float | None) -> tuple[float, float]:
+    """Nearly all draws, and the truth if it is not far off."""
     ends = np.quantile(values, (0.002, 0.998), weights=weights, method="inverted_cdf")
     low, high = float(ends[0]), float(ends[1])
+    width = high - low
+    if truth is not None and low - FAR * width <= truth <= high + FAR * width:
+        low, high = min(low, truth), max(high, truth)
     margin = 0.05 * (high - low) or 0.05 * abs(low) or 1.0
     return low - margin, high + margin
 
 
-def _draw_marginal(
-    axes: Axes, values: np.ndarray, weights: np.ndarray, limits: tuple[float, float], ess: float
-) -> None:
-    """A weighted histogram, with the shortest intervals that hold half and nine tenths."""
-    heights, edges = np.histogram(values, num_bins(ess), limits, density=True, weights=weights)
+def _draw_marginal(axes: Axes, coordinate: Coordinate, weighing: Weights) -> None:
+    """A weighted histogram, with the shortest intervals that hold the masses."""
+    values, weights = coordinate.values, weighing.values
+    heights, edges = np.histogram(
+        values, num_bins(weighing.ess), coordinate.limits, density=True, weights=weights
+    )
     axes.stairs(heights, edges, color=COLOURS[0], linewidth=1)
-    for probability in CONTOURS:
-        low, high = highest_density_interval(values, weights, probability)
-        fine = np.linspace(*limits, 40 * len(heights), endpoint=False)
+    for mass in weighing.masses:
+        low, high = highest_density_interval(values, weights, mass)
+        fine = np.linspace(*coordinate.limits, 40 * len(heights), endpoint=False)
         cell = np.minimum(np.searchsorted(edges, fine, side="right") - 1, len(heights) - 1)
         axes.fill_between(
             fine, heights[cell], where=(fine >= low) & (fine <= high), step="post",
@@ -148,115 +188,70 @@ def _draw_marginal(
     deviation = math.sqrt(float(np.sum(weights * (values - mean) ** 2)))
     axes.set_ylim(bottom=0)
     axes.set_yticks([])
-    axes.set_title(minus(_with_error(mean, deviation)), fontsize="small")
+    axes.set_title(minus(write_mean(mean, deviation)), fontsize="small")
+    if coordinate.truth is not None:
+        _draw_truth(axes, coordinate.truth, coordinate.limits)
 
 
-def _with_error(mean: float, deviation: float) -> str:
-    """Mean and standard deviation, to two digits of the latter."""
-    if not deviation > 0 or not math.isfinite(deviation):
-        return f"{mean:.4g}"
-    place = 1 - math.floor(math.log10(deviation))
-    if 0 <= place <= 5 and abs(mean) < 1e5:
-        return f"{mean:.{place}f} ± {deviation:.{place}f}"
-    digits = max(2, 2 + math.floor(math.log10(max(abs(mean), deviation) / deviation)))
-    return f"{mean:.{digits}g} ± {deviation:.2g}"
+def _draw_truth(axes: Axes, truth: float, limits: tuple[float, float]) -> None:
+    """A line at the truth, or an arrow that tells it where it is too far off."""
+    low, high = limits
+    if low <= truth <= high:
+        axes.axvline(truth, label="truth", **TRUTH)
+        return
+    left = truth < low
+    text = minus(f"truth {write_number(float(f'{truth:.4g}'))}")
+    axes.annotate(
+        f"\N{LEFTWARDS ARROW} {text}" if left else f"{text} \N{RIGHTWARDS ARROW}",
+        (0.03 if left else 0.97, 0.95), xycoords="axes fraction", va="top",
+        ha="left" if left else "right", fontsize="x-small", zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+    )  # fmt: skip
 
 
 def _draw_pair(
-    axes: Axes,
-    across: np.ndarray,
-    below: np.ndarray,
-    weights: np.ndarray,
-    ess: float,
-    points: np.ndarray,
+    axes: Axes, across: Coordinate, below: Coordinate, weighing: Weights, points: np.ndarray
 ) -> None:
     """A smoothed density with contours of its mass, over some of the draws."""
-    axes.plot(across[points], below[points], ".", color="0.55", markersize=1.5, alpha=0.6, zorder=1)
-    edges = [np.linspace(*limits, NUM_CELLS + 1) for limits in (axes.get_xlim(), axes.get_ylim())]
-    density = _density(across, below, weights, ess, edges)
-    ordered = np.sort(density, axis=None)[::-1]
-    held = np.cumsum(ordered) / ordered.sum()
-    levels = [float(ordered[np.searchsorted(held, mass)]) for mass in CONTOURS]
-    if not 0 < levels[0] < levels[1] < ordered[0]:  # all draws in one cell, or next to it
+    axes.plot(
+        across.values[points], below.values[points], ".", color="0.55", markersize=1.5, alpha=0.6,
+        zorder=1,
+    )  # fmt: skip
+    if across.truth is not None and across.limits[0] <= across.truth <= across.limits[1]:
+        axes.axvline(across.truth, zorder=4, **TRUTH)
+    if below.truth is not None and below.limits[0] <= below.truth <= below.limits[1]:
+        axes.axhline(below.truth, zorder=4, **TRUTH)
+    edges = [np.linspace(*limits, NUM_CELLS + 1) for limits in (across.limits, below.limits)]
+    density = smooth_density(across.values, below.values, weighing.values, weighing.ess, edges)
+    levels = levels_of(density, weighing.masses)
+    highest = float(density.max())
+    rising = all(a < b for a, b in zip([0.0, *levels], [*levels, highest]))
+    if not rising:  # all draws in one cell, or next to it
         return
     centres = [0.5 * (line[1:] + line[:-1]) for line in edges]
     for level, shade in zip(levels, (0.3, 0.45)):
-        above = [level, 1.1 * ordered[0]]
+        above = [level, 1.1 * highest]
         axes.contourf(*centres, density.T, above, colors=[COLOURS[0]], alpha=shade, zorder=2)
     axes.contour(*centres, density.T, levels, colors=[COLOURS[0]], linewidths=0.8, zorder=3)
 
 
-def _density(
-    across: np.ndarray,
-    below: np.ndarray,
-    weights: np.ndarray,
-    ess: float,
-    edges: Sequence[np.ndarray],
-) -> np.ndarray:
-    """Smoothed weights on a grid.
-
-    The bandwidth is the one whose density foretells the draws best when each is left out in
-    turn (Habbema, Hermans & van den Broek 1974): one fixed in advance blurs modes and rings.
-    """
-    counts, _, _ = np.histogram2d(across, below, bins=list(edges), weights=weights)
-    squares, _, _ = np.histogram2d(across, below, bins=list(edges), weights=weights**2)
-    own = np.divide(squares, counts, out=np.zeros_like(counts), where=counts > 0)
-    scales = [_scale(values, weights) * ess ** (-1 / 6) for values in (across, below)]
-    best, highest = counts, -np.inf
-    for fraction in BANDWIDTHS:
-        smooth = [_smoother(fraction * scale, line) for scale, line in zip(scales, edges)]
-        density = smooth[0] @ counts @ smooth[1].T
-        left_out = density - own * np.outer(np.diag(smooth[0]), np.diag(smooth[1]))
-        score = float(np.sum(counts * np.log(np.maximum(left_out, 1e-12))))
-        if score > highest:
-            best, highest = density, score
-    return np.asarray(best)
-
-
-def _scale(values: np.ndarray, weights: np.ndarray) -> float:
-    mean = np.sum(weights * values)
-    return float(np.sqrt(np.sum(weights * (values - mean) ** 2)))
-
-
-def _smoother(bandwidth: float, edges: np.ndarray) -> np.ndarray:
-    """Matrix that smooths counts along one side; no mass leaves at the ends."""
-    cells = max(bandwidth / (edges[1] - edges[0]), 0.8)
-    place = np.arange(len(edges) - 1)
-    kernel = np.exp(-0.5 * ((place[:, None] - place[None, :]) / cells) ** 2)
-    return np.asarray(kernel / kernel.sum(axis=0))
-
-
-def _label(
-    axes: Axes,
-    row: int,
-    column: int,
-    labels: Sequence[str],
-    limits: Mapping[str, tuple[float, float]],
-) -> None:
+def _label(axes: Axes, place: tuple[int, int], coordinates: Sequence[Coordinate]) -> None:
     """Names and numbers at the left and at the bottom only."""
+    row, column = place
     axes.tick_params(labelsize="x-small")
-    _short_numbers(axes.xaxis, limits[labels[column]])
-    if row == len(labels) - 1:
-        axes.set_xlabel(shorten(labels[column], 24))
-        axes.tick_params(axis="x", rotation=45)
+    few_ticks(axes.xaxis, 4 if len(coordinates) > 1 else 7)
+    if row == len(coordinates) - 1:
+        axes.set_xlabel(shorten(coordinates[column].label, 24))
+        if len(coordinates) > 1:
+            axes.tick_params(axis="x", rotation=45)
     else:
         axes.tick_params(labelbottom=False)
     if column == row:
+        if row == 0:
+            axes.set_ylabel("density")
         return
-    _short_numbers(axes.yaxis, limits[labels[row]])
+    few_ticks(axes.yaxis, 4)
     if column == 0:
-        axes.set_ylabel(shorten(labels[row], 24))
+        axes.set_ylabel(shorten(coordinates[row].label, 24))
     else:
         axes.tick_params(labelleft=False)
-
-
-def _short_numbers(axis: Axis, limits: tuple[float, float]) -> None:
-    """Three or four numbers, with the digits that tell them apart and no offset."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    largest, width = max(map(abs, limits)), limits[1] - limits[0]
-    form = f".{2 + max(0, math.ceil(math.log10(largest / width)))}g"
-    if width > 1e-4 and largest < 1e6:
-        form = f",.{max(0, math.ceil(-math.log10(width / 4)))}f"
-    axis.set_major_locator(MaxNLocator(3, prune="both"))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:{form}}")))

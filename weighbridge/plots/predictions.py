@@ -6,60 +6,121 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import COLOURS, finish, new_figure, num_bins, stacked_panels
+from weighbridge.base import PROBABILITY
+from weighbridge.plots.canvas import (
+    COLOURS,
+    check_probability,
+    num_bins,
+    percent,
+    tidy,
+    whole_numbers,
+)
+from weighbridge.plots.surface import panels, several_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weighbridge.plots.surface import Surface
+
 MAX_PANELS = 6
+# What is drawn darker than the interval.
+CORE = 0.5
+# Fewer rows than this are drawn as bars, one by one.
+FEW_ROWS = 60
 
 
-def plot_bands(draws: np.ndarray, x: np.ndarray | None) -> Figure:
-    """Predictive mean, and intervals of 50 % and 90 %, of every row.
+def plot_bands(
+    draws: np.ndarray,
+    x: np.ndarray | None,
+    *,
+    axes: Surface | None = None,
+    probability: float = PROBABILITY,
+) -> Figure:
+    """Predictive mean and highest-density intervals of every row.
 
     Args:
         draws: draws x rows x components of a value; each component has a panel.
         x: where the rows stand; by default their numbers.
+        axes: where to draw: an empty figure or subfigure, or as many axes as components.
+        probability: mass of the wider interval; the other one holds half.
     """
-    from matplotlib.ticker import MaxNLocator
-
+    check_probability(probability)
     count = min(draws.shape[2], MAX_PANELS)
-    panels = stacked_panels(count)
+    drawn = panels(axes, (count, 1), (7.5, 1.2 + 2.2 * count), sharex=True)
     places = np.arange(draws.shape[1]) if x is None else x
     order = np.argsort(places, kind="stable")
-    for component, axes in enumerate(panels):
+    where = places[order]
+    masses = sorted({probability, CORE}, reverse=True)
+    for component, panel in enumerate(drawn.flat):
         values = draws[:, order, component]
-        low, lower, upper, high = np.quantile(values, (0.05, 0.25, 0.75, 0.95), axis=0)
-        where, middle = places[order], values.mean(axis=0)
-        if len(where) > 60 or x is not None:
-            axes.fill_between(where, low, high, color=COLOURS[0], alpha=0.2, linewidth=0)
-            axes.fill_between(where, lower, upper, color=COLOURS[0], alpha=0.35, linewidth=0)
-            axes.plot(where, middle, color=COLOURS[0], marker="." if len(where) < 60 else "")
+        middle = values.mean(axis=0)
+        for mass, shade in zip(masses, (0.2, 0.35)):
+            low, high = row_intervals(values, mass)
+            name = f"{percent(mass)} highest density"
+            if len(where) > FEW_ROWS or x is not None:
+                panel.fill_between(
+                    where, low, high, color=COLOURS[0], alpha=shade, linewidth=0, label=name
+                )
+            else:
+                panel.vlines(
+                    where, low, high, color=COLOURS[0], alpha=1.7 * shade, linewidth=3, label=name
+                )
+        if len(where) > FEW_ROWS or x is not None:
+            marker = "." if len(where) < FEW_ROWS else ""
+            panel.plot(where, middle, color=COLOURS[0], marker=marker, label="mean")
         else:
-            axes.vlines(where, low, high, color=COLOURS[0], alpha=0.35, linewidth=3)
-            axes.vlines(where, lower, upper, color=COLOURS[0], linewidth=3)
-            axes.plot(where, middle, "o", color="black", markersize=3.5)
-        axes.set_ylabel("prediction" if draws.shape[2] == 1 else f"prediction [{component}]")
-    panels[-1].set_xlabel("row" if x is None else "x")
+            panel.plot(where, middle, "o", color="black", markersize=3.5, label="mean")
+        panel.set_ylabel("prediction" if draws.shape[2] == 1 else f"prediction [{component}]")
+        tidy(panel)
+    drawn.flat[-1].set_xlabel("row" if x is None else "x")
     if x is None:
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    title = "mean, with intervals of 50 % and 90 %"
-    return finish(panels, [title + _left_out(draws.shape[2])])
+        whole_numbers(drawn.flat[-1].xaxis)
+    drawn.legend(*drawn.flat[0].get_legend_handles_labels())
+    if draws.shape[2] > MAX_PANELS:
+        drawn.heading([f"first {MAX_PANELS} of {draws.shape[2]} components"])
+    return drawn.figure
 
 
-def plot_draws(draws: np.ndarray) -> Figure:
-    """Histograms of predictive draws: draws x components, each with a panel."""
+def row_intervals(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the shortest interval of every row that holds so much of its draws.
+
+    >>> low, high = row_intervals(np.array([[0.0], [9.0], [1.0], [2.0]]), 0.75)
+    >>> low.tolist(), high.tolist()
+    ([0.0], [2.0])
+    """
+    ordered = np.sort(draws, axis=0)
+    held = max(int(np.ceil(probability * len(draws) - 1e-9)), 1)
+    starts = ordered[: len(draws) - held + 1]
+    widths = ordered[held - 1 :] - starts
+    best = np.argmin(widths, axis=0)[None]
+    low = np.take_along_axis(starts, best, axis=0)[0]
+    return low, np.take_along_axis(ordered[held - 1 :], best, axis=0)[0]
+
+
+def plot_draws(
+    draws: np.ndarray, *, axes: Surface | None = None, probability: float = PROBABILITY
+) -> Figure:
+    """Histograms of predictive draws: draws x components, each with a panel.
+
+    Args:
+        draws: draws x components.
+        axes: where to draw: an empty figure or subfigure, or as many axes as components.
+        probability: mass of the highest-density interval that is shaded.
+    """
+    check_probability(probability)
     count = min(draws.shape[1], MAX_PANELS)
-    figure = new_figure(6.0, 1.0 + 2.2 * count)
-    for component, axes in enumerate(figure.subplots(count, 1, squeeze=False)[:, 0]):
+    drawn = several_panels(axes, count, 1, (6.0, 2.4))
+    for component, panel in enumerate(drawn.flat):
         values = draws[:, component]
-        axes.hist(values, bins=num_bins(len(values)), density=True, color=COLOURS[0], alpha=0.6)
-        axes.axvline(values.mean(), color="black", linewidth=1)
-        axes.set_xlabel("prediction" if draws.shape[1] == 1 else f"prediction [{component}]")
-        axes.set_ylabel("density")
-    figure.suptitle("draws; line: mean" + _left_out(draws.shape[1]), fontsize="medium")
-    return figure
-
-
-def _left_out(count: int) -> str:
-    return f" (first {MAX_PANELS} of {count} components)" if count > MAX_PANELS else ""
+        panel.hist(values, bins=num_bins(len(values)), density=True, color=COLOURS[0], alpha=0.6)
+        panel.axvline(values.mean(), color="black", linewidth=1, label="mean")
+        low, high = (float(end[0]) for end in row_intervals(values[:, None], probability))
+        panel.axvspan(low, high, color="0.9", zorder=0, label=f"{percent(probability)} HDI")
+        panel.set_xlabel("prediction" if draws.shape[1] == 1 else f"prediction [{component}]")
+        panel.set_ylabel("density")
+        tidy(panel)
+    notes = f"{len(draws):,} draws; line: mean; grey: {percent(probability)} highest density"
+    if draws.shape[1] > MAX_PANELS:
+        notes += f" (first {MAX_PANELS} of {draws.shape[1]} components)"
+    drawn.heading([notes])
+    return drawn.figure

@@ -1,0 +1,76 @@
+"""How far the marginals of a posterior move with the prior, and with the likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weighbridge.plots.canvas import COLOURS, short_names, tidy
+from weighbridge.plots.surface import panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
+
+# Entries that are drawn, those that are the most sensitive to the prior.
+MOST = 30
+
+
+def plot_sensitivity(
+    prior: Mapping[str, float],
+    likelihood: Mapping[str, float],
+    *,
+    sensitive: float,
+    note: str,
+    axes: Surface | None = None,
+) -> Figure:
+    """Sensitivity of every scalar entry to the prior and to the likelihood.
+
+    Args:
+        prior: how far each entry's marginal moves for each doubling of the prior's power.
+        likelihood: likewise for the likelihood's.
+        sensitive: beyond it an entry is sensitive.
+        note: what to write above.
+        axes: where to draw: an empty figure or subfigure, or one axes.
+
+    >>> figure = plot_sensitivity({"a": 0.1}, {"a": 0.2}, sensitive=0.05, note="")
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['a']
+    """
+    order = sorted(prior, key=lambda entry: -np.nan_to_num(prior[entry], nan=-1.0))
+    kept = set(order[:MOST])
+    entries = [entry for entry in prior if entry in kept]
+    drawn = panels(axes, (1, 1), (7.0, 1.7 + 0.28 * len(entries)))
+    (panel,) = drawn.flat
+    places = np.arange(len(entries))
+    panel.axvspan(0.0, sensitive, color="0.92", zorder=0)
+    largest = sensitive
+    for found, name, marker, colour in (
+        (prior, "prior", "o", COLOURS[1]),
+        (likelihood, "likelihood", "s", COLOURS[0]),
+    ):
+        values = np.array([found[entry] for entry in entries])
+        largest = max(largest, float(np.nanmax(values, initial=0.0)))
+        panel.plot(
+            values, places, marker, color=colour, label=name, clip_on=False, zorder=3,
+            markerfacecolor=colour if marker == "o" else "none",
+        )  # fmt: skip
+    for place, entry in zip(places, entries):
+        if np.isnan(prior[entry]):
+            panel.annotate("does not vary", (0.02 * largest, place), va="center", fontsize="small")
+    panel.set_xlim(0.0, 1.08 * largest)
+    panel.set_xlabel("how far the marginal moves for each doubling of the power")
+    panel.set_ylabel("entry")
+    tidy(panel)
+    panel.set_ylim(len(entries) - 0.5, -0.5)
+    panel.set_yticks(places, short_names(entries, 30), fontsize="small")
+    notes = [note] if note else []
+    notes.append(f"grey: below {sensitive:g}, not sensitive")
+    if len(entries) < len(prior):
+        notes.append(f"{len(entries)} of {len(prior)} entries, the most sensitive to the prior")
+    drawn.heading(notes)
+    drawn.legend(*panel.get_legend_handles_labels())
+    return drawn.figure
