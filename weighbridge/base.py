@@ -66,6 +66,14 @@ class Status(enum.Enum):
         "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
         "may exist. Check whether so narrow a mode is meant, and tighten the prior around it.",
     )
+    FLAT = (
+        "flat likelihood",
+        "the log-likelihood was the same at every prior draw: either the data say nothing about "
+        "the parameters, and the answer is exact, or all that they say is in a region that no "
+        "draw hit it, and the log evidence is too low by an amount that no error shows",
+        "Check that the log-likelihood uses its parameters. If it does, use many more particles "
+        "(num_particles), or a prior that is closer to where the likelihood is not flat.",
+    )
     DRIFTING = (
         "still drifting",
         "particles at the end of the path went on drifting when moved on: they have lagged behind, "

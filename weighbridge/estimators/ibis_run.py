@@ -37,7 +37,12 @@ from weighbridge.estimators.tempering import (
 from weighbridge.estimators.walks import choose_mover, require_walkers
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, jit
-from weighbridge.particles import combine_islands, effective_sample_size, log_mean_exp
+from weighbridge.particles import (
+    combine_islands,
+    effective_sample_size,
+    is_same,
+    log_mean_exp,
+)
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows, Span
 from weighbridge.undo import restored_on_error
@@ -211,6 +216,8 @@ class IBISRun:
         acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
         enough = getattr(self.mover, "low_acceptance", LOW_ACCEPTANCE)
         found = {
+            # Until the first stage the particles are draws of the prior.
+            Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
             Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
             Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
             Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,

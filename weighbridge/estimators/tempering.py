@@ -47,7 +47,7 @@ from weighbridge.estimators.walks import (
 )
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
-from weighbridge.particles import Combined, combine_islands
+from weighbridge.particles import Combined, combine_islands, is_same
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import SPAN_BLOCK, Rows, Span, Term, Total
 
@@ -366,12 +366,19 @@ def _audit_diagnostics(second: Audit | None) -> dict[str, Any]:
     }
 
 
+def _is_flat(first: StepInfo) -> bool:
+    """Whether the log-likelihood is the same at every prior draw, to rounding."""
+    same = is_same(first.mean) and not np.any(first.num_infinite)
+    return same and is_same(np.mean(first.mean) + np.sqrt(first.variance))
+
+
 def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple[Status, ...]:
     counts = _counts(outcome)
     acceptance = _move_diagnostics(outcome).get("acceptance", np.ones(1))
     enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
         Status.MASS_MISSED: second is not None and second.exceeds(combined),
+        Status.FLAT: _is_flat(outcome.steps[0]),
         Status.DRIFTING: second is not None and second.is_drifting(combined),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
