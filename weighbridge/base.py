@@ -61,16 +61,17 @@ class Status(enum.Enum):
     )
     MASS_MISSED = (
         "mass missed by the path",
-        "a narrow mode holds more evidence than the path found on its way; the answer and the "
-        "posterior are by importance sampling there, and by the path elsewhere",
+        "a mode holds more evidence than the path found there; the answer and the posterior are by "
+        "importance sampling in that mode, and by the path elsewhere",
         "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
-        "may exist. Check whether so narrow a mode is meant, and tighten the prior around it.",
+        "may exist. Check whether such a mode is meant: a prior that contradicts the data makes "
+        "one, and so does a narrow peak of the likelihood. Tighten the prior around what is meant.",
     )
     FLAT = (
         "flat likelihood",
         "the log-likelihood was the same at every prior draw: either the data say nothing about "
         "the parameters, and the answer is exact, or all that they say is in a region that no "
-        "draw hit it, and the log evidence is too low by an amount that no error shows",
+        "draw hit, and the log evidence is too low by an amount that no error shows",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
         "(num_particles), or a prior that is closer to where the likelihood is not flat.",
     )

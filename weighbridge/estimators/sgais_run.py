@@ -18,14 +18,15 @@ from weighbridge.estimators.anchoring import Anchor, set_anchor, sums_of_rows
 from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.annealing_step import anneal_step, patient_step
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
-from weighbridge.estimators.bridge import AGREEMENT, Bridged, decide
+from weighbridge.estimators.bridge import AGREEMENT, Bridged, Decision, decide
 from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
-from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
+from weighbridge.estimators.second_look import amended, look_again
 from weighbridge.estimators.sgais_preparation import (
     CHUNK,
     EXACT_ROWS,
@@ -39,6 +40,7 @@ from weighbridge.estimators.streamed import Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
+from weighbridge.particles import Combined
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence
 
@@ -333,17 +335,15 @@ class SGAISRun(StreamedRun):
         """The evidence so far, by the path or by the bridge."""
         found = super().result(elapsed, extra)
         decision = decide(self.bridge(), found.log_evidence, found.std_error, found.flags)
-        flags = tuple(dict.fromkeys(decision.flags))
-        if self.largest_noise > TOO_NOISY and Status.NOISY in found.flags:
+        found = self._looked_at(found, decision)
+        flags = tuple(dict.fromkeys(found.flags))
+        if self.largest_noise > TOO_NOISY and Status.NOISY in self.flags():
             # Moves that followed nothing may have lost modes, and so would a bridge from there.
             flags = tuple(dict.fromkeys((Status.NOISY, *flags)))
         return replace(
             found,
-            log_evidence=decision.log_evidence,
-            std_error=decision.std_error,
             flags=flags,
             diagnostics=found.diagnostics
-            | decision.diagnostics
             | {
                 "noise_bias": self.noise_bias,
                 "largest_noise": self.largest_noise,
@@ -354,6 +354,36 @@ class SGAISRun(StreamedRun):
                 "path_repaired": self.repaired,
             },
         )
+
+    def _looked_at(self, found: Evidence, decision: Decision) -> Evidence:
+        """The result as decided, or with a mode that path and bridge have missed.
+
+        It is looked for while all rows are used: an anchor is where the particles are, and shows
+        nothing of other places.
+        """
+        second, cloud = None, self.cloud
+        forgets, plain = self.method.half_life is not None, self.method.kernel is None
+        if self.path and self.anchor is None and plain and not forgets:
+            labels = Labels(self.model, standing=self.labelled)
+            cloud = labels.follow(cloud)
+            term = self.terms.exact(*self.rows.gather(np.arange(self.rows.num_seen)))
+            second = look_again(
+                self.seed,
+                self.islands,
+                cloud,
+                self.mover,
+                labels.within(Path(self.model, (term.emptied(),), term)),
+                take_step=patient_step,
+                density=Path(self.model, (), term),
+            )
+        run = (self.model, cloud, self.log_evidences)
+        return amended(found, decision, second, run, self._combine_parts)
+
+    def _combine_parts(self, islands: np.ndarray) -> Combined:
+        """Of islands' evidence, or a part of it, with the error made before they were settled."""
+        combined = self.method.combine(islands)
+        error = math.hypot(combined.std_error, math.sqrt(self.settled_variance))
+        return combined._replace(std_error=error)
 
     def _memory(self) -> dict[str, float]:
         """What a run that forgets still remembers."""
