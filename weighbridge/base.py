@@ -102,7 +102,9 @@ class Status(enum.Enum):
     NOISY = (
         "mini-batches too noisy",
         "the log density varies more over mini-batches than is allowed, and the bias this may "
-        "cause in the log evidence, which is in its error, exceeds its spread",
+        "cause in the path's log evidence, which is in the path's error, exceeds its spread; of an "
+        "answer by the bridge the noise of its own batches is in the error, but moves that "
+        "followed noise may have lost modes for both",
         "Raise batch_size: from the number of rows on, all of them are used where batches are too "
         "noisy, which takes long (by default, up to 131,072 rows in memory). Or parametrise the "
         "model so that its posterior is nearer to a Gaussian.",

@@ -19,6 +19,7 @@ from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.annealing_step import anneal_step, patient_step
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
 from weighbridge.estimators.bridge import AGREEMENT, Bridged, Decision, decide
+from weighbridge.estimators.bridge_rows import batch_error, every_row
 from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
 from weighbridge.estimators.labels import Labels, one_labelling
@@ -28,6 +29,7 @@ from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.second_look import amended, look_again
 from weighbridge.estimators.sgais_preparation import (
+    BRIDGE_PROBES,
     CHUNK,
     EXACT_ROWS,
     FIRST_TURN,
@@ -43,6 +45,7 @@ from weighbridge.numerics import double_precision
 from weighbridge.particles import Combined
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence
+from weighbridge.target import Term
 
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais import SGAIS
@@ -252,26 +255,35 @@ class SGAISRun(StreamedRun):
     def bridge(self, turn: int = FIRST_TURN) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
 
-        Where rows can be reached the anchor is set at the particles' centre for it. There is none
-        on mini-batches that are of no use, and none of a run that forgets: its evidence is no
-        integral, but what the chunks add up to. At another ``turn`` it is made of other draws.
+        It is on all rows where they are at hand and not too many. Otherwise it is on mini-batches,
+        whose noise is part of its error, around an anchor that is set at the particles' centre
+        where rows can be reached. There is none on mini-batches that are of no use, and none of a
+        run that forgets: its evidence is no integral, but what the chunks add up to. At another
+        ``turn`` it is made of other draws.
         """
         if self.method.half_life is not None:
             return None
         seen = self.rows.num_seen
         cloud, cell = one_labelling(self.model, self.cloud, agreed=self.labelled)
         variance = 0.0
+        term: Term | None = None
+        # On the way of a stream the programs are those that are there already.
+        if self.anchor is not None and turn == FIRST_TURN:
+            term = every_row(self.model, self.rows)
         if self.anchor is None:
             term = self.terms.exact(*self.rows.gather(np.arange(seen)))
-        else:
+        elif term is None:
             anchor = self.anchor
             if self.rows.is_complete:
                 anchor = set_anchor(self.model, centre(cloud), self.rows, None)
             allowed = BRIDGE_NOISE * self.method.noise
-            estimate = self.preparation().of_all_rows(anchor, cloud, allowed, turn)
+            preparation = self.preparation()
+            estimate = preparation.of_all_rows(anchor, cloud, allowed, turn)
             if not sum(estimate.noise) <= TOO_NOISY:
                 return None
-            variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
+            probes = preparation.probes(cloud, BRIDGE_PROBES, turn)
+            of_batches = batch_error(self.model, self.rows, estimate, probes)
+            variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor) + of_batches**2
             term = estimate.term
         cross = partial(
             bridge_to_gaussians,
