@@ -73,10 +73,19 @@ class Status(enum.Enum):
     )
     MASS_MISSED = (
         "mass missed by the path",
-        "a narrow mode holds more evidence than the path found on its way; the answer and the "
-        "posterior are by importance sampling there, and by the path elsewhere",
+        "a mode holds more evidence than the path found there; the answer and the posterior are by "
+        "importance sampling in that mode, and by the path elsewhere",
         "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
-        "may exist. Check whether so narrow a mode is meant, and tighten the prior around it.",
+        "may exist. Check whether such a mode is meant: a prior that contradicts the data makes "
+        "one, and so does a narrow peak of the likelihood. Tighten the prior around what is meant.",
+    )
+    FLAT = (
+        "flat likelihood",
+        "the log-likelihood was the same at every prior draw: either the data say nothing about "
+        "the parameters, and the answer is exact, or all that they say is in a region that no "
+        "draw hit, and the log evidence is too low by an amount that no error shows",
+        "Check that the log-likelihood uses its parameters. If it does, use many more particles "
+        "(num_particles), or a prior that is closer to where the likelihood is not flat.",
     )
     DRIFTING = (
         "still drifting",
@@ -105,7 +114,9 @@ class Status(enum.Enum):
     NOISY = (
         "mini-batches too noisy",
         "the log density varies more over mini-batches than is allowed, and the bias this may "
-        "cause in the log evidence, which is in its error, exceeds its spread",
+        "cause in the path's log evidence, which is in the path's error, exceeds its spread; of an "
+        "answer by the bridge the noise of its own batches is in the error, but moves that "
+        "followed noise may have lost modes for both",
         "Raise batch_size: from the number of rows on, all of them are used where batches are too "
         "noisy, which takes long (by default, up to 131,072 rows in memory). Or parametrise the "
         "model so that its posterior is nearer to a Gaussian.",

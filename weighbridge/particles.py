@@ -9,9 +9,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import polygamma
 
 from weighbridge.base import Array, MethodError
 
+# What sums of log-likelihoods over rows are good to, as a share of them.
+ROUNDING = 1e-13
+# Events from which on a rate is known by its spread, whatever the tails.
+FEW_EVENTS = 8.0
 # Particles up to which a square of their number is nothing.
 FEW = 256
 
@@ -107,6 +112,19 @@ RESAMPLING: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+# --- what all particles have in common -------------------------------------------------------
+
+
+def is_same(log_likelihoods: np.ndarray) -> bool:
+    """Whether log-likelihoods are all the same, to rounding.
+
+    >>> is_same(np.array([-1e6, -1e6 + 1e-8])), is_same(np.array([0.0, 1e-9]))
+    (True, False)
+    """
+    highest, lowest = float(np.max(log_likelihoods)), float(np.min(log_likelihoods))
+    return highest - lowest <= ROUNDING * (1.0 + abs(highest))
+
+
 # --- islands: independent estimates of the same evidence -----------------------------------
 
 
@@ -132,6 +150,14 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     the heavy tails of a Student-t with J - 1 degrees. Under four islands the error is unknown
     (NaN).
 
+    Where a few islands have nearly all of the mean, because they hit what others did not, their
+    spread says too little. The mean is then known as well as a rate from n events, and where n is
+    below 8 the variance in brackets is not less than that of the log of such a rate,
+
+    .. math:: \psi'(n), \qquad \frac1n = \frac{\sum_j Z_j^2}{(\sum_j Z_j)^2} - \frac1J
+
+    which for islands that agree is the delta method again: psi'(n) is about 1/n.
+
     >>> combine_islands(np.array([-10.1, -9.9, -10.0, -10.0, -10.0])).log_evidence
     -9.998...
     >>> combine_islands(np.array([-10.0])).std_error
@@ -150,6 +176,10 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     # A product of floats overflows to infinity; a power would raise.
     square = spread * spread
     variance = square / num_islands + square * min(square / (2 * (num_islands - 1)), 1.0)
+    part = np.exp(log_evidences - top)
+    uneven = float(np.sum(part**2) / np.sum(part) ** 2) - 1.0 / num_islands
+    if uneven > 1.0 / FEW_EVENTS:
+        variance = max(variance, float(polygamma(1, 1.0 / uneven)))
     widened = variance * (num_islands - 1) / (num_islands - 3)
     return Combined(log_evidence, math.sqrt(widened), spread)
 

@@ -281,6 +281,8 @@ def _flags(
     path_error = _all_islands(results, method).std_error
     judged = {
         Status.DRIFTING: bool(drifts) and is_drifting(np.concatenate(drifts), path_error),
+        # Where another round has hit what one did not, the spread of their islands shows it.
+        Status.FLAT: all(Status.FLAT in result.flags for result in results),
         Status.HEATED: bias > max(HEAT_MATTERS, 2 * chance_error),
         Status.ISLANDS_DISAGREE: seen_before or combined.spread > threshold,
         Status.ERROR_UNKNOWN: math.isnan(std_error),

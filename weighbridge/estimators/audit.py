@@ -7,9 +7,9 @@ look for that, with the moves and the program that are there already:
 - Particles that have kept up with the path stay in place, as a population, when they move on at its
   end. Those that lagged behind drift. (A bridge that holds at the end says the same, and more.)
 - Annealed beyond the end, p(theta) p(data | theta)^lambda with lambda up to 64, they fall into the
-  highest modes they can reach. A Gaussian there gives an estimate of the evidence by importance
-  sampling. That, too, is never far too high: where it is above the path's, the path has missed a
-  mode that is too narrow to be found on the way.
+  highest modes they can reach. A Gaussian there gives the mass of such a mode by importance
+  sampling. That, too, is never far too high: where it is above what the path found in the same
+  region, the path has missed a mode that is too narrow, or too far, to be found on the way.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.special import chdtri, stdtr
+from scipy.special import stdtr
 
 from weighbridge.estimators.adaptive import Adaptive
 from weighbridge.estimators.anneal import Annealed
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.crossing import Gaussian, log_densities, log_normal
+from weighbridge.estimators.joining import Combine, Joined, Mode, join
 from weighbridge.estimators.labels import Cell, one_labelling
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
 from weighbridge.estimators.walks import needs_gradient
 from weighbridge.particles import Combined
-from weighbridge.relabel import relabelled
 from weighbridge.streams import Stream, random_numbers
 
 # Stages of the random numbers: the path itself is stage 0.
@@ -44,30 +43,8 @@ SAME_HEIGHT = 3.0
 NUM_FITS = 3
 # An importance sample counts from this many effective draws on.
 ENOUGH_DRAWS = 30.0
-# By how many errors, and nats, it must be above the path.
-CLEARLY = 5.0
-AT_LEAST = 0.5
-# What of a Gaussian lies outside the ellipsoid that counts as its own.
-OUTSIDE = 1e-6
-
-
-Combine = Callable[[np.ndarray], Combined]
-
-
-class Joined(NamedTuple):
-    """The mode that was missed, and what the path found elsewhere.
-
-    Attributes:
-        log_evidence: of both together.
-        std_error: its standard error.
-        position: draws of the one and particles of the other.
-        log_weight: their log weights, not normalised.
-    """
-
-    log_evidence: float
-    std_error: float
-    position: np.ndarray
-    log_weight: np.ndarray
+# Freedom of the Student-t that half of the draws come from: a Gaussian may have too light tails.
+FREEDOM = 3.0
 
 
 class Audit(NamedTuple):
@@ -79,100 +56,41 @@ class Audit(NamedTuple):
         log_evidence: by importance sampling from the Gaussian where the particles fell.
         std_error: its standard error.
         ess: its effective draws; 0 if there was no Gaussian to be had.
-        position: its draws.
-        log_weight: their log weights, not normalised.
-        gaussian: which it is.
-        cell: of the one labelling that it is of, where components may be permuted.
+        mode: its draws.
     """
 
     drift: np.ndarray | None
     log_evidence: float
     std_error: float
     ess: float
-    position: np.ndarray
-    log_weight: np.ndarray
-    gaussian: Gaussian
-    cell: Cell | None = None
+    mode: Mode
 
     def is_drifting(self, path: Combined) -> bool:
         """Whether the particles went on drifting, by more than the path's stated error."""
         return self.drift is not None and is_drifting(self.drift, path.std_error)
 
-    def exceeds(self, path: Combined) -> bool:
-        """Whether the importance sample shows mass that the path has missed."""
-        if self.ess < ENOUGH_DRAWS or not math.isfinite(path.log_evidence):
-            return False
-        error = math.hypot(self.std_error, 0.0 if math.isnan(path.std_error) else path.std_error)
-        return self.log_evidence - path.log_evidence > max(CLEARLY * error, AT_LEAST)
-
-    def joined(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
-        r"""What the importance sample found within an ellipsoid, and the path outside of it.
-
-        .. math:: Z = \int_E f + \int_{\bar E} f, \qquad
-                  E = \{\theta : |S^{-1} (\theta - m)|^2 \le \chi^2_D(10^{-6})\}
-
-        Neither counts what the other one does.
+    def missed(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined | None:
+        """The evidence with a mode that the path has missed; None if there is none.
 
         Args:
             cloud: particles at the end of the path.
             islands: log evidence of each island.
             combine: makes one log evidence of those of islands, with its error.
         """
-        mean, root = self.gaussian
-        radius = chdtri(len(mean), OUTSIDE)
+        if self.ess < ENOUGH_DRAWS or not np.isfinite(islands).any():
+            return None
+        joined = join(self.mode, cloud, islands, combine)
+        return joined if joined.is_missed else None
 
-        def is_inside(position: np.ndarray) -> np.ndarray:
-            standard = solve_triangular(root, (position - mean).T, lower=True)
-            return np.asarray(np.sum(standard**2, axis=0) <= radius)
-
-        draws = np.where(is_inside(self.position), self.log_weight, -np.inf)
-        position = np.asarray(cloud.position).reshape(-1, len(mean))
-        if self.cell is not None:
-            position = relabelled(self.cell.model, position, self.cell.reference)
-        log_weight = np.asarray(cloud.log_weight)
-        log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
-        # An island that has no weight left has no share.
-        share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
-        outside = np.where(is_inside(position), -np.inf, share.reshape(-1)).reshape(share.shape)
-        elsewhere = np.logaddexp.reduce(outside, axis=1)
-        path = _combined(elsewhere, combine)
-        unknown = not np.isfinite(islands).all() or len(islands) < 4
-        weight = np.exp(draws - draws.max())
-        within = float(draws.max() + np.log(weight.mean()))
-        relative = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
-        log_evidence = float(np.logaddexp(within, path.log_evidence))
-        errors = (
-            relative * math.exp(within - log_evidence),
-            path.std_error * math.exp(path.log_evidence - log_evidence),
-        )
-        return Joined(
-            log_evidence,
-            math.nan if unknown else math.hypot(*errors),
-            np.concatenate([self.position, position]),
-            np.concatenate(
-                [draws - math.log(len(draws)), outside.reshape(-1) - math.log(len(islands))]
-            ),
-        )
-
-
-def _combined(log_evidences: np.ndarray, combine: Combine) -> Combined:
-    """One log evidence from those of islands, of which some may have found nothing.
-
-    >>> from weighbridge.particles import combine_islands
-    >>> _combined(np.array([0.0, -np.inf, 0.0, -np.inf]), combine_islands).log_evidence
-    -0.69...
-    >>> _combined(np.full(4, -np.inf), combine_islands)
-    Combined(log_evidence=-inf, std_error=0.0, spread=0.0)
-    """
-    if np.isfinite(log_evidences).all():
-        return combine(log_evidences)
-    top = float(log_evidences.max())
-    if not math.isfinite(top):
-        return Combined(top, 0.0, 0.0)
-    part, count = np.exp(log_evidences - top), len(log_evidences)
-    tails = (count - 1) / max(count - 3, 1)
-    spread = float(np.std(part, ddof=1) / part.mean())
-    return Combined(top + math.log(part.mean()), spread * math.sqrt(tails / count), spread)
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What was found, as results have it."""
+        return {
+            **drift_diagnostics([] if self.drift is None else [self.drift]),
+            "quenched_log_evidence": self.log_evidence,
+            "quenched_error": self.std_error,
+            "quenched_ess": self.ess,
+        }
 
 
 def audit(
@@ -183,6 +101,8 @@ def audit(
     *,
     roam: bool,
     quench: bool,
+    first_stage: int = 0,
+    density: Path | None = None,
 ) -> Audit | None:
     """Look again at particles that have reached the end; None if their moves cannot tell.
 
@@ -194,6 +114,8 @@ def audit(
         roam: whether to see if they drift. A bridge that holds says that they are where the
             density is, better than a drift could.
         quench: whether to look for higher modes.
+        density: the end of the path in other terms, where there is a program for those.
+        first_stage: what is added to the numbers of its stages, for a run that has many.
     """
     mover = outcome.mover
     if not isinstance(mover, Adaptive) or not (roam or quench):
@@ -201,7 +123,7 @@ def audit(
 
     def on(stage: int, cloud: Cloud, mover: Adaptive, below: float, powers: np.ndarray) -> Annealed:
         return go(
-            stage,
+            first_stage + stage,
             cloud=cloud,
             path_at=lambda _: path,
             mover=mover,
@@ -221,7 +143,7 @@ def audit(
         return Audit(drift, *_nothing(path.model.dimension))
     # In one labelling, for no Gaussian is near all of them.
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
-    return Audit(drift, *_importance(seed, path, cloud, cell, needs_gradient(mover)), cell)
+    return Audit(drift, *_importance(seed, density or path, cloud, cell, needs_gradient(mover)))
 
 
 def is_drifting(drift: np.ndarray, std_error: float) -> bool:
@@ -253,13 +175,20 @@ def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"drift": mean, "island_drift": every}
 
 
-Importance = tuple[float, float, float, np.ndarray, np.ndarray, Gaussian]
+class Importance(NamedTuple):
+    """An importance sample: log evidence, its error, effective draws, and the draws."""
+
+    log_evidence: float
+    std_error: float
+    ess: float
+    mode: Mode
 
 
 def _nothing(dimension: int) -> Importance:
     """No importance sample."""
     standard = np.zeros(dimension), np.eye(dimension)
-    return -math.inf, math.nan, 0.0, np.empty((0, dimension)), np.empty(0), standard
+    none = Mode(np.empty((0, dimension)), np.empty(0), standard)
+    return Importance(-math.inf, math.nan, 0.0, none)
 
 
 def _importance(
@@ -267,8 +196,8 @@ def _importance(
 ) -> Importance:
     """Importance sampling from the Gaussian of particles at the highest power.
 
-    While it fits badly it is fitted again, to its own weighted draws; what counts are fresh draws
-    from the last one.
+    While it fits badly it is fitted again, to its own weighted draws. What counts are fresh draws:
+    half from the last one, and half from a Student-t of its place and scale, for the tails.
     """
     position = np.asarray(cloud.position)
     dimension = position.shape[-1]
@@ -280,27 +209,54 @@ def _importance(
         return nothing
     mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))
     numbers = random_numbers(seed, Stream.QUENCHING)
-    for _ in range(NUM_FITS):
-        try:
-            root = np.linalg.cholesky(covariance)
-        except np.linalg.LinAlgError:
-            return nothing
-        noise = numbers.standard_normal(position.shape)
-        gaussian, draws = (mean, root), mean + noise @ root.T
-        height = log_densities(path, draws, differentiable=differentiable)[0]
-        log_weight = height - log_normal(noise, root)
+
+    def sample(gaussian: Gaussian, *, heavy: bool) -> Importance:
+        centre, root = gaussian
+        noise, log_proposal = _proposed(numbers, position.shape, root, heavy=heavy)
+        draws = centre + noise @ root.T
+        log_weight = log_densities(path, draws, differentiable=differentiable)[0] - log_proposal
         if cell is not None:
             log_weight = log_weight + cell(draws)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
-        draws = draws.reshape(-1, dimension)
-        if not math.isfinite(log_weight.max()):
+        mode = Mode(draws.reshape(-1, dimension), log_weight, gaussian, cell)
+        top = float(log_weight.max())
+        if not math.isfinite(top):
             return nothing
-        weight = np.exp(log_weight - log_weight.max())
+        weight = np.exp(log_weight - top)
         ess = float(weight.sum() ** 2 / np.sum(weight**2))
-        if ess > 0.5 * len(weight) or ess < dimension + 2:
+        error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
+        return Importance(top + math.log(weight.mean()), error, ess, mode)
+
+    for _ in range(NUM_FITS):
+        try:
+            gaussian = mean, np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return nothing
+        found = sample(gaussian, heavy=False)
+        if not 0.0 < found.ess <= 0.5 * position[..., 0].size or found.ess < dimension + 2:
             break
-        mean = weight @ draws / weight.sum()
-        covariance = np.atleast_2d(np.cov(draws.T, aweights=weight))
-    error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
-    log_evidence = float(log_weight.max() + np.log(weight.mean()))
-    return log_evidence, error, ess, draws, log_weight, gaussian
+        weight = np.exp(found.mode.log_weight - found.mode.log_weight.max())
+        mean = weight @ found.mode.position / weight.sum()
+        covariance = np.atleast_2d(np.cov(found.mode.position.T, aweights=weight))
+    return sample(gaussian, heavy=True) if found.ess >= ENOUGH_DRAWS else found
+
+
+def _proposed(
+    numbers: np.random.Generator, shape: tuple[int, ...], root: np.ndarray, *, heavy: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised draws of a Gaussian, or of its mixture with a Student-t; their log density."""
+    noise = numbers.standard_normal(shape)
+    if not heavy:
+        return noise, log_normal(noise, root)
+    # Every second one is from the Student-t: as many of both as the mixture has, without chance.
+    stretch = np.sqrt(FREEDOM / numbers.chisquare(FREEDOM, noise.shape[:-1]))
+    second = np.arange(shape[0] * shape[1]).reshape(shape[:2]) % 2 == 1
+    noise = noise * np.where(second, stretch, 1.0)[..., None]
+    dimension, square = shape[-1], np.sum(noise**2, axis=-1)
+    log_student = -0.5 * (FREEDOM + dimension) * np.log1p(square / FREEDOM) + (
+        math.lgamma(0.5 * (FREEDOM + dimension))
+        - math.lgamma(0.5 * FREEDOM)
+        - 0.5 * dimension * math.log(FREEDOM * math.pi)
+        - float(np.sum(np.log(np.diag(root))))
+    )
+    return noise, np.logaddexp(log_normal(noise, root), log_student) - math.log(2.0)

@@ -62,13 +62,18 @@ def measured(model: Model, term: Anchored, probes: np.ndarray) -> Noise:
 
 def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndarray, float]:
     """Relative noise at every probe, and the common one."""
-    values = np.asarray(_values(model, replace(term, leader=None), probes))
+    values = values_at(model, term, probes)
     freedom = len(values) - 1
     with np.errstate(invalid="ignore"):  # where rows are impossible, noise is not a number
         apart = values - values.mean(axis=0)
         centre = apart.mean(axis=1, keepdims=True)
         relative = np.sum((apart - centre) ** 2, axis=0) / freedom
     return relative, float(np.sum(centre**2)) / freedom
+
+
+def values_at(model: Model, term: Anchored, probes: np.ndarray) -> np.ndarray:
+    """The term at every probe, by every batch: batches x probes."""
+    return np.asarray(_values(model, replace(term, leader=None), probes))
 
 
 def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> int:

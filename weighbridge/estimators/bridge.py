@@ -88,8 +88,9 @@ class Decision(NamedTuple):
     def overruled(
         self, log_evidence: float, std_error: float, flags: tuple[Status, ...]
     ) -> Decision:
-        """The same two estimates, where a third one is the answer, with cautions of its own."""
+        """The same two estimates, where a third one is the answer: with a mode that both missed."""
         diagnostics = self.diagnostics | {"answer": "neither"}
+        flags = (Status.MASS_MISSED, *flags)
         return Decision(log_evidence, std_error, flags, diagnostics)
 
 

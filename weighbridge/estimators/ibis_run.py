@@ -12,14 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import interrupts
 from weighbridge.base import Array, Kernel, PyTree, Status
 from weighbridge.data import pad, split
 from weighbridge.estimators.anneal import Annealed, anneal
+from weighbridge.estimators.annealing_step import anneal_step, quick_step
+from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.look_ahead import look_ahead
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
+from weighbridge.estimators.second_look import amended, look_again
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,
@@ -37,7 +41,12 @@ from weighbridge.estimators.tempering import (
 from weighbridge.estimators.walks import choose_mover, require_walkers
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, jit
-from weighbridge.particles import combine_islands, effective_sample_size, log_mean_exp
+from weighbridge.particles import (
+    combine_islands,
+    effective_sample_size,
+    is_same,
+    log_mean_exp,
+)
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import Rows, Span
 from weighbridge.undo import restored_on_error
@@ -49,6 +58,8 @@ TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess")
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # A stage ends when its weights have degenerated: all islands are resampled, whatever their ESS.
 ALWAYS = 2.0
+# Rows up to which a result looks for modes that were missed: it takes about as long as six stages.
+LOOKED_AT = 1 << 13
 # Rows that are looked at together, to find where the weights degenerate.
 LOOK_AHEAD = 256
 
@@ -211,6 +222,8 @@ class IBISRun:
         acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
         enough = getattr(self.mover, "low_acceptance", LOW_ACCEPTANCE)
         found = {
+            # Until the first stage the particles are draws of the prior.
+            Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
             Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
             Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
             Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
@@ -227,7 +240,7 @@ class IBISRun:
         """The evidence so far."""
         combined = combine_islands(self.log_evidences)
         samples, log_weights = posterior(self.model, *self.particles()[:2])
-        return Evidence(
+        found = Evidence(
             log_evidence=combined.log_evidence,
             std_error=combined.std_error,
             num_observations=round(self.num_observations),
@@ -246,6 +259,30 @@ class IBISRun:
             flags=self.flags(),
             elapsed=elapsed,
         )
+        return self._looked_at(found)
+
+    def _looked_at(self, found: Evidence) -> Evidence:
+        """The result, with a mode that the particles have missed, where a second look finds one."""
+        if not 0 < self.num_rows <= LOOKED_AT:
+            return found
+        store, cloud = self.store.rows(), self.particles()
+        path = Path(self.model, (Span(store, 0, 0),), Span(store, 0, self.num_rows))
+        try:
+            second = look_again(
+                self.seed,
+                self.islands,
+                cloud,
+                self.mover,
+                path,
+                resampling=self.method.resampling,
+                # There is a program for steps if there was a stage; another is quicker to compile.
+                take_step=anneal_step if self.num_stages else quick_step,
+            )
+        except interrupts.Interrupted:
+            return replace(found, flags=(Status.INTERRUPTED, *found.flags))
+        decision = decide(None, found.log_evidence, found.std_error, found.flags)
+        run = (self.model, cloud, self.log_evidences)
+        return amended(found, decision, second, run, self.method.combine)
 
     # --- a run can be saved between updates and resumed bit for bit --------------------------
 

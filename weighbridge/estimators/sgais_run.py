@@ -18,16 +18,20 @@ from weighbridge.estimators.anchored_terms import Terms
 from weighbridge.estimators.anchoring import Anchor, set_anchor, sums_of_rows
 from weighbridge.estimators.anneal import Annealed, anneal
 from weighbridge.estimators.annealing_step import anneal_step, patient_step
+from weighbridge.estimators.audit import Audit
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
 from weighbridge.estimators.bridge import AGREEMENT, Bridged, decide
+from weighbridge.estimators.bridge_rows import batch_error, every_row
 from weighbridge.estimators.cloud import Cloud, centre, shares
 from weighbridge.estimators.crossing import bridge_to_gaussians
-from weighbridge.estimators.labels import one_labelling
+from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
+from weighbridge.estimators.second_look import amended, look_again
 from weighbridge.estimators.sgais_preparation import (
+    BRIDGE_PROBES,
     CHUNK,
     EXACT_ROWS,
     FIRST_TURN,
@@ -40,8 +44,10 @@ from weighbridge.estimators.streamed import Brought, StreamedRun
 from weighbridge.estimators.walks import REPEATED_MOVES
 from weighbridge.model import Model
 from weighbridge.numerics import double_precision
+from weighbridge.particles import Combined
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence
+from weighbridge.target import Term
 
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais import SGAIS
@@ -251,9 +257,11 @@ class SGAISRun(StreamedRun):
     def bridge(self, turn: int = FIRST_TURN) -> Bridged | None:
         """The evidence by a bridge between the particles and Gaussians; None if there is none.
 
-        Where rows can be reached the anchor is set at the particles' centre for it. There is none
-        on mini-batches that are of no use, and none of a run that forgets: its evidence is no
-        integral, but what the chunks add up to. At another ``turn`` it is made of other draws.
+        It is on all rows where they are at hand and not too many. Otherwise it is on mini-batches,
+        whose noise is part of its error, around an anchor that is set at the particles' centre
+        where rows can be reached. There is none on mini-batches that are of no use, and none of a
+        run that forgets: its evidence is no integral, but what the chunks add up to. At another
+        ``turn`` it is made of other draws.
         """
         if self.method.half_life is not None:
             return None
@@ -261,17 +269,24 @@ class SGAISRun(StreamedRun):
         seen = self.rows.num_seen
         cloud, cell = one_labelling(self.model, self.cloud, agreed=self.labelled)
         variance = 0.0
+        term: Term | None = None
+        # On the way of a stream the programs are those that are there already.
+        if self.anchor is not None and turn == FIRST_TURN:
+            term = every_row(self.model, self.rows)
         if self.anchor is None:
             term = self.terms.exact(*self.rows.gather(np.arange(seen)))
-        else:
+        elif term is None:
             anchor = self.anchor
             if self.rows.is_complete:
                 anchor = set_anchor(self.model, centre(cloud), self.rows, None)
             allowed = BRIDGE_NOISE * self.method.noise
-            estimate = self.preparation().of_all_rows(anchor, cloud, allowed, turn)
+            preparation = self.preparation()
+            estimate = preparation.of_all_rows(anchor, cloud, allowed, turn)
             if not sum(estimate.noise) <= TOO_NOISY:
                 return None
-            variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor)
+            probes = preparation.probes(cloud, BRIDGE_PROBES, turn)
+            of_batches = batch_error(self.model, self.rows, estimate, probes)
+            variance = self._anchor_error(anchor, cloud) ** 2 + sum(estimate.floor) + of_batches**2
             term = estimate.term
         cross = partial(
             bridge_to_gaussians,
@@ -334,23 +349,24 @@ class SGAISRun(StreamedRun):
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far, by the path or by the bridge."""
         found = super().result(elapsed, extra)
-        crossing, path_flags = None, found.flags
+        crossing = second = None
+        cloud, path_flags = self.cloud, found.flags
         try:
             crossing = self.bridge()
+            second, cloud = self._second_look()
         except interrupts.Interrupted:
             path_flags = (Status.INTERRUPTED, *path_flags)
         decision = decide(crossing, found.log_evidence, found.std_error, path_flags)
-        flags = tuple(dict.fromkeys(decision.flags))
-        if self.largest_noise > TOO_NOISY and Status.NOISY in found.flags:
+        run = (self.model, cloud, self.log_evidences)
+        found = amended(found, decision, second, run, self._combine_parts)
+        flags = tuple(dict.fromkeys(found.flags))
+        if self.largest_noise > TOO_NOISY and Status.NOISY in self.flags():
             # Moves that followed nothing may have lost modes, and so would a bridge from there.
             flags = tuple(dict.fromkeys((Status.NOISY, *flags)))
         return replace(
             found,
-            log_evidence=decision.log_evidence,
-            std_error=decision.std_error,
             flags=flags,
             diagnostics=found.diagnostics
-            | decision.diagnostics
             | {
                 "noise_bias": self.noise_bias,
                 "largest_noise": self.largest_noise,
@@ -361,6 +377,35 @@ class SGAISRun(StreamedRun):
                 "path_repaired": self.repaired,
             },
         )
+
+    def _second_look(self) -> tuple[Audit | None, Cloud]:
+        """Look for a mode that path and bridge have missed, and the particles it is held against.
+
+        It is looked for while all rows are used: an anchor is where the particles are, and shows
+        nothing of other places.
+        """
+        forgets, plain = self.method.half_life is not None, self.method.kernel is None
+        if not self.path or self.anchor is not None or forgets or not plain:
+            return None, self.cloud
+        labels = Labels(self.model, standing=self.labelled)
+        cloud = labels.follow(self.cloud)
+        term = self.terms.exact(*self.rows.gather(np.arange(self.rows.num_seen)))
+        second = look_again(
+            self.seed,
+            self.islands,
+            cloud,
+            self.mover,
+            labels.within(Path(self.model, (term.emptied(),), term)),
+            take_step=patient_step,
+            density=Path(self.model, (), term),
+        )
+        return second, cloud
+
+    def _combine_parts(self, islands: np.ndarray) -> Combined:
+        """Of islands' evidence, or a part of it, with the error made before they were settled."""
+        combined = self.method.combine(islands)
+        error = math.hypot(combined.std_error, math.sqrt(self.settled_variance))
+        return combined._replace(std_error=error)
 
     def _memory(self) -> dict[str, float]:
         """What a run that forgets still remembers."""

@@ -23,7 +23,7 @@ from weighbridge.estimators.sequential import (
 )
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, systematic_indices
-from weighbridge.particles import combine_islands
+from weighbridge.particles import ROUNDING, combine_islands, is_same
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence, Trace
 from weighbridge.streams import Stream, random_numbers
@@ -286,6 +286,7 @@ class StreamedRun:
         combined = combine_islands(self.log_evidences)
         chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
         return {
+            Status.FLAT: self._is_flat(),
             Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,
@@ -294,6 +295,13 @@ class StreamedRun:
             Status.ISLANDS_DISAGREE: self.widest_spread > DISAGREEMENT,
             Status.ERROR_UNKNOWN: math.isnan(self._combine()[1]),
         }
+
+    def _is_flat(self) -> bool:
+        """Whether no chunk has told particles apart, nor islands."""
+        whole = self.population.num_particles * (1.0 - ROUNDING)
+        column = TRACE_COLUMNS.index("ess")
+        even = bool(self.path) and all(entry[column] >= whole for entry in self.path)
+        return even and is_same(self.log_evidences)
 
     @double_precision
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:

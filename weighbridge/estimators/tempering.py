@@ -23,7 +23,7 @@ from weighbridge.data import num_rows, pad
 from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import Annealed, Report, anneal
 from weighbridge.estimators.annealing_step import anneal_step, quick_step
-from weighbridge.estimators.audit import Audit, audit, drift_diagnostics
+from weighbridge.estimators.audit import Audit, audit
 from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.checks import require_counts, require_fraction, require_particles
 from weighbridge.estimators.cloud import Cloud, draw_cloud
@@ -48,7 +48,7 @@ from weighbridge.estimators.walks import (
 )
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
-from weighbridge.particles import Combined, combine_islands
+from weighbridge.particles import Combined, combine_islands, is_same
 from weighbridge.result import Evidence, Trace
 from weighbridge.target import SPAN_BLOCK, Rows, Span, Term, Total
 
@@ -210,8 +210,8 @@ class Tempering:
         flags = _flags(outcome, combined, second)
         decision = decide(crossing, *combined[:2], flags)
         position, log_weight = map(np.asarray, outcome.cloud[:2])
-        if second is not None and second.exceeds(combined):
-            joined = second.joined(outcome.cloud, estimates, self.combine)
+        joined = second and second.missed(outcome.cloud, estimates, self.combine)
+        if joined is not None and joined.overrules(decision):
             decision = decision.overruled(joined.log_evidence, joined.std_error, flags)
             position, log_weight = joined.position, joined.log_weight
         samples, log_weights = posterior(model, position, log_weight)
@@ -230,7 +230,7 @@ class Tempering:
                 **_host_diagnostics(host),
                 **_move_diagnostics(outcome),
                 **_counts(outcome),
-                **_audit_diagnostics(second),
+                **({} if second is None else second.diagnostics),
                 **decision.diagnostics,
                 **({"power_reached": 1.0} if interrupted else {}),
             },
@@ -394,16 +394,11 @@ def _genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     return math.sqrt(variance) if variance > 0 else None
 
 
-def _audit_diagnostics(second: Audit | None) -> dict[str, Any]:
-    """What the second look found."""
-    if second is None:
-        return {}
-    return {
-        **drift_diagnostics([] if second.drift is None else [second.drift]),
-        "quenched_log_evidence": second.log_evidence,
-        "quenched_error": second.std_error,
-        "quenched_ess": second.ess,
-    }
+def _is_flat(first: StepInfo) -> bool:
+    """Whether the log-likelihood is the same at every prior draw, to rounding."""
+    mean, deviation = np.asarray(first.mean), np.sqrt(np.asarray(first.variance))
+    same = is_same(np.concatenate([mean, mean + deviation]))
+    return same and not np.any(np.asarray(first.num_infinite))
 
 
 def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple[Status, ...]:
@@ -411,7 +406,7 @@ def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple
     acceptance = _move_diagnostics(outcome).get("acceptance", np.ones(1))
     enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
-        Status.MASS_MISSED: second is not None and second.exceeds(combined),
+        Status.FLAT: _is_flat(outcome.steps[0]),
         Status.DRIFTING: second is not None and second.is_drifting(combined),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,

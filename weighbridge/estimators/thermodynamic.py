@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,10 +58,19 @@ class Thermodynamic(Tempering):
         return np.asarray(np.sum(area - width**2 / 12 * np.diff(variances, axis=0), axis=0))
 
     def combine(self, islands: np.ndarray) -> Combined:
-        """The rule estimates log Z itself, so its islands are averaged as they are."""
+        """The rule estimates log Z itself, so its islands are averaged as they are.
+
+        What the log of their mean is above the mean of their logs is part of the error. It is next
+        to nothing where islands agree, about s^2 / 2; where a few have found what the others did
+        not, the mean of the logs is too low by as much.
+        """
         if self.rule == "stepping_stones":
             return combine_islands(islands)
-        return combine_logs(islands)
+        combined = combine_logs(islands)
+        if math.isnan(combined.std_error):
+            return combined
+        gap = combine_islands(islands).log_evidence - combined.log_evidence
+        return combined._replace(std_error=math.hypot(combined.std_error, gap))
 
 
 def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
