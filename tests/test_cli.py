@@ -665,3 +665,16 @@ def test_help_names_every_method_and_limit():
         told = run(command, "--help").stdout
         for part in (*METHODS, "--tolerance", "--time-limit", "--plot"):
             assert part in told
+
+
+def test_the_default_method_takes_a_total_log_likelihood(tmp_path):
+    """The issue: auto refused it; it takes SMC and says so."""
+    (tmp_path / "whole.py").write_text(
+        "import numpyro.distributions as dist, weighbridge as wb\n"
+        "model = wb.Model({'m': dist.Normal(0, 1)}, total_log_likelihood=lambda p, rows: "
+        "dist.Normal(p['m'], 1).log_prob(rows['y']).sum())\n"
+    )
+    (tmp_path / "rows.csv").write_text("y\n0.5\n1.0\n-0.25\n")
+    told = run("evidence", str(tmp_path / "whole.py") + ":model", str(tmp_path / "rows.csv"))
+    assert "auto" in told.stdout
+    assert "(smc" in told.stdout

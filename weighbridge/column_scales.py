@@ -1,4 +1,4 @@
-"""Columns of very different scales: a run on them takes several times as long."""
+"""Columns of very different scales: a run on them takes longer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def scale_remark(model: Model, values: PyTree) -> str:
     """What to say of columns whose scales differ by more than a factor of 1,000; else nothing.
 
     Under priors of one width the posterior is then narrower by that factor in some directions than
-    in others, and the way from the prior to it is longer: measured, two to three times the seconds.
+    in others, which takes more annealing steps.
 
     Args:
         model: of rows; columns that it does not read do not count.
@@ -28,8 +28,8 @@ def scale_remark(model: Model, values: PyTree) -> str:
     >>> import weighbridge as wb
     >>> rows = {"x": np.outer([1.0, 2.0, 4.0], [0.01, 1000.0]), "y": np.array([1.0, 2.0, 4.0])}
     >>> print(scale_remark(wb.zoo.linear.model(2), rows))
-    the scales of columns differ by a factor of 1e+05 (x[0] 0.012, x[1] 1.2e+03), which takes \
-several times as long: standardise them, or choose units in which they are alike
+    the scales of columns differ by a factor of 1e+05 (x[0] 0.012, x[1] 1.2e+03), which may \
+take several times as long: standardise them, or choose units in which they are alike
     """
     found = _deviations(values)
     if not _differ(found):
@@ -42,8 +42,8 @@ several times as long: standardise them, or choose units in which they are alike
     least, most = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
     return (
         f"the scales of columns differ by a factor of {found[most] / found[least]:.0e} "
-        f"({_name(least)} {found[least]:.2g}, {_name(most)} {found[most]:.2g}), which takes "
-        "several times as long: standardise them, or choose units in which they are alike"
+        f"({_name(least)} {found[least]:.2g}, {_name(most)} {found[most]:.2g}), which may "
+        "take several times as long: standardise them, or choose units in which they are alike"
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
 from weighbridge.data import RowChecker, RowPolicy, columns_remark, num_rows
-from weighbridge.estimators import Method
+from weighbridge.estimators import Method, choose
 from weighbridge.feeds import open_feed
 from weighbridge.lags import lagged
 from weighbridge.live import Display
@@ -41,7 +41,7 @@ from weighbridge.weighing import weigh_together
 def weigh(
     specs: Sequence[str],
     table: Table,
-    method: Method,
+    method: str | Method,
     seed: int,
     on_bad_row: RowPolicy,
     reporter: Reporter,
@@ -49,8 +49,9 @@ def weigh(
     quarantine: Path | None = None,
 ) -> dict[str, Evidence]:
     """The evidence of each model, all in one pass over the table; more with a tolerance."""
-    limits.check(method)
     loaded = load_all(specs)
+    chosen, told = choose(method, [asked.model for asked in loaded.values()])
+    limits.check(chosen)
     check_question(loaded, table)
     source = table.open(loaded)
     for remark in columns_remark(source.ignored_columns):
@@ -86,10 +87,10 @@ def weigh(
         asked = next(iter(loaded.values()))  # all of them describe the same columns
         named = _lag(named, features_of(table, first, asked), scales, order)
     try:
-        return weigh_together(
+        results = weigh_together(
             competitors,
             named,
-            method,
+            chosen,
             seed=seed,
             limits=limits,
             on_bad_row=on_bad_row,
@@ -100,6 +101,7 @@ def weigh(
         if "column 'y'" in str(error) and "y" not in first:  # the name that the zoo gives it
             error.add_note(f"Here 'y' is the target, column {table.target!r}.")
         raise
+    return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
 
 
 def _lag(
@@ -185,7 +187,7 @@ class WatchOptions:
 def watch_table(
     specs: Sequence[str],
     table: Table,
-    method: Method,
+    method: str | Method,
     directory: Path,
     options: WatchOptions,
     display: Display,

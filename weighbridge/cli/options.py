@@ -120,8 +120,11 @@ def choose_method(
     batch_size: int | None,
     reservoir: int | None = None,
     half_life: float | None = None,
-) -> Method:
-    """The method of that name with the settings given; MethodError if it has no such setting."""
+) -> str | Method:
+    """The method of that name with the settings given; MethodError if it has no such setting.
+
+    Without settings "auto" stays a name: what it is depends on the models.
+    """
     from dataclasses import fields, replace
 
     from weighbridge.base import MethodError
@@ -144,7 +147,7 @@ def choose_method(
         if key not in known:
             options = ", ".join(option for k, (option, _) in settings.items() if k in known)
             raise MethodError(f"{name} has no {settings[key][0]}; it has {options or 'none'}.")
-    return replace(chosen, **given)
+    return replace(chosen, **given) if given or name != "auto" else name
 
 
 def reporter_of(quiet: bool) -> Reporter:
