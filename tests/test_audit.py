@@ -12,6 +12,7 @@ import weighbridge as wb
 from benchmarks import problems
 from weighbridge.base import Status
 from weighbridge.estimators.audit import Audit, _importance, is_drifting
+from weighbridge.estimators.bridge import Decision
 from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.crossing import bridge_to_gaussians, fit_scores
 from weighbridge.estimators.joining import Mode, join
@@ -324,7 +325,16 @@ def test_an_equal_mode_is_missed_only_where_no_particle_is_there():
     assert look_at(20.0, math.log(0.5), *two_places([0.0, 1.0] * 8)) is None
     # A few draws tell nothing, nor does a mode that adds little.
     assert look_at(20.0, 0.0, *two_places([0.0] * 16), ess=3.0) is None
-    assert look_at(20.0, math.log(0.05), *two_places([0.0] * 16)) is None
+    small = look_at(20.0, math.log(0.05), *two_places([0.0] * 16))
+    assert not small.is_missed
+
+
+def test_what_a_small_mode_adds_is_in_the_error():
+    """A mode of 5 % that the path has missed: no flag, but not an error of a thousandth either."""
+    small = look_at(20.0, math.log(0.05), *two_places([0.0] * 16))
+    decision = Decision(0.0, 0.001, (), {"answer": "path"})
+    assert small.widened(decision).std_error == pytest.approx(math.log(1.05), rel=0.2)
+    assert small.widened(decision._replace(std_error=0.05)).std_error == 0.05
 
 
 def test_false_alarms_of_missed_modes_are_rare():

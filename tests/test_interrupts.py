@@ -1,5 +1,6 @@
 """Ctrl-C: the first gives back what there is, flagged; the second ends it; no thread is meant."""
 
+import contextlib
 import math
 import signal
 import threading
@@ -329,3 +330,27 @@ def test_an_interrupted_result_can_be_saved(tmp_path):
     again = wb.Evidence.load(tmp_path / "result")
     assert again.flags == found.flags
     assert again.diagnostics["power_reached"] == found.diagnostics["power_reached"]
+
+
+def test_a_ctrl_c_whose_exception_was_lost_ends_the_run_all_the_same():
+    """Python drops what is raised while objects are cleaned up."""
+    with interrupts.interruptible():
+        with contextlib.suppress(KeyboardInterrupt):  # as in a callback of the garbage collector
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.keep()
+
+
+def test_a_comparison_that_is_not_complete_says_so_in_every_form():
+    def fake(power, *flags):
+        return wb.Evidence(
+            -10.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), {"power_reached": power}, flags
+        )
+
+    table = wb.compare({"a": fake(1.0), "b": fake(0.25, wb.Status.INTERRUPTED)})
+    assert not table.is_complete
+    assert list(table.to_pandas()["verdict"]) == ["", ""]
+    assert "cannot be held against each other" in table._repr_html_()
+    for refused in (table.plot, lambda: wb.average(table, lambda p: 0.0), lambda: table.best):
+        with pytest.raises(wb.MethodError, match="interrupted"):
+            refused()

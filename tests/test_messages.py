@@ -142,3 +142,40 @@ def test_the_default_takes_a_total_log_likelihood_and_says_so():
 )
 def test_small_errors_are_not_called_zero(error, text):
     assert text in str(Evidence(-1.5, error, 9, "smc", Trace(), {}, np.zeros(1)))
+
+
+def test_samples_of_a_total_log_likelihood_before_anything_else():
+    """Whether JAX can trace it was tried in single precision, and remembered."""
+    data = {"sigma": ERRORS + 0.0, "y": EFFECTS + 0.0}
+    model = wb.from_numpyro(sized_by_the_data, data, total=True)
+    posterior = wb.sample(model, num_samples=20, num_warmup=20, num_chains=2)
+    assert posterior.samples["theta"].shape == (2, 20, 8)
+
+
+@pytest.mark.parametrize("models", ["results", "models"])
+def test_pymc_models_in_a_comparison_are_told_what_to_do(models):
+    foreign = type("Model", (), {"__module__": "pymc.model.core"})()
+    other = wb.zoo.gaussian.model() if models == "models" else foreign
+    with pytest.raises(MethodError, match="PyMC"):
+        wb.compare({"a": foreign, "b": other}, np.zeros(3) if models == "models" else None)
+
+
+def test_rows_that_one_model_cannot_use_are_left_out_of_a_total_log_likelihood_too():
+    rows = np.array([0.5, -3.0, 1.0])
+    by_row = wb.Model(
+        {"m": dist.Normal(0, 1)},
+        lambda p, y: dist.Normal(p["m"], 1.0).log_prob(y),
+        check_rows=lambda y: {"below zero": y < 0},
+    )
+    whole = wb.Model(
+        {"m": dist.Normal(0, 1)},
+        total_log_likelihood=lambda p, y: dist.Normal(p["m"], 1.0).log_prob(y).sum(),
+    )
+    table = wb.compare({"rows": by_row, "whole": whole}, rows, SMALL, on_bad_row="skip")
+    assert table.num_observations == 2
+    assert abs(table.log_bayes_factors["whole"]) < 0.2
+
+
+def test_equal_models_are_not_called_undecided():
+    one = Evidence(-1.5, 0.002, 9, "smc", Trace(), {}, np.zeros(1))
+    assert wb.compare({"a": one, "b": one}).verdict("b") == "barely worth mentioning"

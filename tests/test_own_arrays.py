@@ -268,3 +268,19 @@ def test_fingerprints_do_not_change():
 def test_own_is_a_view():
     array = np.arange(3.0)
     assert own(array).base is array
+
+
+def test_a_name_that_was_bound_to_another_array_is_seen_by_a_new_model(monkeypatch):
+    """One twin for ever answered with the data of the first model."""
+    prior = {"m": dist.Normal(0, 1)}
+    answers = []
+    for value in (0.0, 3.0):
+        monkeypatch.setitem(TABLE, "x", np.full(3, value))
+        model = wb.Model(prior, total_log_likelihood=misfit)
+        answers.append(wb.evidence(model, None, LIKELY).log_evidence)
+    assert answers[0] > answers[1] + 1
+    assert with_own_arrays(misfit) is with_own_arrays(misfit)
+
+
+def misfit(parameters):
+    return -0.5 * jnp.sum((TABLE["x"] - parameters["m"]) ** 2)

@@ -44,8 +44,8 @@ def made(log_evidence=-10.0, std_error=0.1, rows=100, **fields):
         (-1418494.61, 1234.5, 10**6, "log evidence -1418495 +- 1234 (sgais"),
         (-1.8051, 0.0449, 1, "log evidence -1.805 +- 0.045 (sgais, 1 observation, 1.2 s)"),
         (-10.0, math.nan, 2, "log evidence -10.00 +- unknown (sgais, 2 observations, 1.2 s)"),
-        (-10.0, 0.0, 2, "log evidence -10.00 +- 0.00 (sgais"),
-        (-10.0, 1e-12, 2, "log evidence -10.000000 +- 0.000000 (sgais"),
+        (-10.0, 0.0, 2, "log evidence -10.000000000 +- < 1e-9 (sgais"),
+        (-10.0, 1e-12, 2, "log evidence -10.000000000 +- < 1e-9 (sgais"),
         (-10.0, math.inf, 2, "log evidence -10.00 +- inf (sgais"),
     ],
 )

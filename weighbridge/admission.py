@@ -22,14 +22,7 @@ def require_model(model: Any) -> None:
     """Refuse what is no model."""
     if isinstance(model, Model):
         return
-    if type(model).__module__.split(".")[0] == "pymc":
-        raise MethodError(
-            "This is a PyMC model, which cannot be read yet. Write it as wb.Model: each free "
-            "variable becomes an entry of the prior, a NumPyro distribution (pm.Normal(mu, sigma) "
-            "is dist.Normal(mu, sigma)), and the observed ones become the log_likelihood of one "
-            "row, dist.Normal(...).log_prob(row['y']). Draws of PyMC can be kept for wb.loo and "
-            "plots as arrays, chains x draws."
-        )
+    refuse_pymc(model)
     if callable(model):
         raise MethodError(
             f"model must be a wb.Model, not the function {getattr(model, '__name__', model)!r}. "
@@ -39,6 +32,18 @@ def require_model(model: Any) -> None:
         f"model must be a wb.Model, not {type(model).__name__}. For a NumPyro function use "
         "wb.from_numpyro."
     )
+
+
+def refuse_pymc(model: Any) -> None:
+    """Tell what to do with a model of PyMC."""
+    if type(model).__module__.split(".")[0] == "pymc":
+        raise MethodError(
+            "This is a PyMC model, which cannot be read yet. Write it as wb.Model: each free "
+            "variable becomes an entry of the prior, a NumPyro distribution (pm.Normal(mu, sigma) "
+            "is dist.Normal(mu, sigma)), and the observed ones become the log_likelihood of one "
+            "row, dist.Normal(...).log_prob(row['y']). Draws of PyMC can be kept for wb.loo and "
+            "plots as arrays, chains x draws."
+        )
 
 
 def nothing_to_weigh(rows_left_out: int) -> str:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from weighbridge.base import MethodError, MissingDependencyError
-from weighbridge.data import as_values, column_names
+from weighbridge.data import column_names, take_columns
 from weighbridge.numerics import double_precision
 from weighbridge.row_values import row_blocks
 
@@ -115,7 +115,7 @@ def observe(samples: Mapping[str, np.ndarray], model: Model | None, data: Any) -
                 "to_arviz(model, data) needs both: the log-likelihood is of the data."
             )
         return None
-    values = as_values(data)
+    values, left_out = take_columns(data)
     names, leaves = column_names(values), jax.tree_util.tree_leaves(values)
     columns = {name: np.asarray(leaf) for name, leaf in zip(names, leaves)}
     if model is None or model.log_likelihood is None:
@@ -126,6 +126,11 @@ def observe(samples: Mapping[str, np.ndarray], model: Model | None, data: Any) -
     chains, draws = next(iter(samples.values())).shape[:2]
     flat = {n: samples[n].reshape(chains * draws, *samples[n].shape[2:]) for n in model.names}
     found = np.empty((chains * draws, len(leaves[0])))
-    for rows, block in row_blocks(model, flat, values):
-        found[:, rows] = block
+    try:
+        for rows, block in row_blocks(model, flat, values):
+            found[:, rows] = block
+    except KeyError as error:
+        if error.args and error.args[0] in left_out:
+            raise left_out[error.args[0]] from None
+        raise
     return Observed(found.reshape(chains, draws, -1), columns)

@@ -89,6 +89,7 @@ def _comparison(
         raise MethodError(
             "This comparison does not hold the results of its models. Make it with wb.compare."
         )
+    results.require_complete()
     if prior_odds is None:
         return results
     # Whether their data are the same was looked at when they were first compared.

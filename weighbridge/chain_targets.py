@@ -14,6 +14,7 @@ import numpy as np
 from weighbridge.base import ModelError, PyTree
 from weighbridge.estimators.host_likelihood import PROBES, OnHost, host_likelihood
 from weighbridge.model import Model
+from weighbridge.numerics import double_precision
 from weighbridge.streams import Stream, random_numbers
 from weighbridge.target import Rows, Subsampled, Target, Term, Total
 
@@ -29,6 +30,7 @@ class Prepared:
     num_walkers: int | None
 
 
+@double_precision
 def prepare(
     model: Model, rows: tuple[PyTree, np.ndarray | None], kernel: Any, batch_size: int
 ) -> Prepared:

@@ -35,7 +35,7 @@ class CommonRows:
         self, competitors: Mapping[str, Competitor], on_bad_row: RowPolicy, left_out: LeftOut
     ) -> None:
         by_rows = [c for c in competitors.values() if c.model.log_likelihood is not None]
-        asked = by_rows if on_bad_row != "raise" and len(by_rows) > 1 else []
+        asked = by_rows if on_bad_row != "raise" and len(competitors) > 1 else []
         self._gates = [(c.view, Admission(c.model, "skip", None, left_out)) for c in asked]
 
     def unusable(self, block: PyTree) -> np.ndarray | None:

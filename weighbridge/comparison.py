@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from weighbridge import plots
-from weighbridge.admission import QuarantineFile
+from weighbridge.admission import QuarantineFile, refuse_pymc
 from weighbridge.announcing import announce
 from weighbridge.base import MethodError, Status
 from weighbridge.competitor import Competitor, as_it_is
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 NUM_DRAWS = 4000
+UNDECIDED = "undecided (error too large)"
 # Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
 JEFFREYS = (
     (0.5 * math.log(10), "barely worth mentioning"),
@@ -98,11 +99,7 @@ class Comparison(Tabular, Shown):
     @property
     def best(self) -> str:
         """Name of the model with the largest evidence."""
-        if not self.is_complete:
-            raise MethodError(
-                "The run was interrupted before its models could be held against each other: none "
-                "is the best. Run it again, and let it end."
-            )
+        self.require_complete()
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
 
     @property
@@ -145,7 +142,7 @@ class Comparison(Tabular, Shown):
                 _error(self.bayes_factor_error(name)),
                 _small(self.probabilities[name]),
                 _small(self.probability_errors[name]),
-                "" if not self.is_complete or name == self.best else self.verdict(name),
+                self._against(name),
             )
         return Table(columns, rows)
 
@@ -180,7 +177,7 @@ class Comparison(Tabular, Shown):
             "bayes_factor_error": {name: self.bayes_factor_error(name) for name in names},
             "probability": self.probabilities,
             "probability_error": self.probability_errors,
-            "verdict": {n: "" if n == self.best else self.verdict(n) for n in names},
+            "verdict": {name: self._against(name) for name in names},
             "status": {n: ", ".join(f.name for f in self.flags.get(n, ())) or "OK" for n in names},
         }
         return frame_of_models(columns, names)
@@ -196,7 +193,19 @@ class Comparison(Tabular, Shown):
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
         if math.isnan(error):
             return f"{jeffreys(factor)} (error unknown)"
-        return jeffreys(factor) if abs(factor) > 2 * error else "undecided (error too large)"
+        is_small = jeffreys(abs(factor) + 2 * error) == jeffreys(0.0)
+        return jeffreys(factor) if is_small or abs(factor) > 2 * error else UNDECIDED
+
+    def _against(self, name: str) -> str:
+        return "" if not self.is_complete or name == self.best else self.verdict(name)
+
+    def require_complete(self) -> None:
+        """Refuse a comparison of models that an interruption left at unlike places."""
+        if not self.is_complete:
+            raise MethodError(
+                "The run was interrupted before its models could be held against each other: none "
+                "is the best. Run it again, and let it end."
+            )
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
         """Log Bayes factors and probabilities with their errors, the best model on top.
@@ -213,6 +222,7 @@ class Comparison(Tabular, Shown):
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['a', 'b']
         """
+        self.require_complete()
         return plots.plot_comparison(
             {n: (self.log_bayes_factors[n], self.bayes_factor_error(n)) for n in self.ranking},
             {n: (self.probabilities[n], self.probability_errors[n]) for n in self.ranking},
@@ -354,6 +364,7 @@ def _weigh(
     bad_rows: BadRows,
 ) -> dict[str, Evidence]:
     for name, model in models.items():
+        refuse_pymc(model)
         if not isinstance(model, Model):
             raise MethodError(
                 f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
@@ -375,6 +386,7 @@ def _weigh(
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
     for name, result in results.items():
+        refuse_pymc(result)
         if not isinstance(result, Evidence):
             raise MethodError(
                 f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "
@@ -401,6 +413,8 @@ def compare_results(
     """
     sizes = {result.num_observations for result in results.values()}
     is_interrupted = any(Status.INTERRUPTED in result.flags for result in results.values())
+    if len(sizes) > 1 and not is_interrupted and not remarks:
+        raise MethodError(_different_data(results)[0] + " Run them on the same data.")
     log_evidences = {name: float(result.log_evidence) for name, result in results.items()}
     std_errors = {name: float(result.std_error) for name, result in results.items()}
     probabilities, errors = model_probabilities(log_evidences, std_errors, prior_odds, seed)
@@ -427,6 +441,8 @@ def compare_results(
 
 def _different_data(results: Mapping[str, Evidence]) -> list[str]:
     """What speaks against the results being of the same data."""
+    if any(Status.INTERRUPTED in result.flags for result in results.values()):
+        return []  # those that are at other rows get no factors
     sizes = {name: result.num_observations for name, result in results.items()}
     if len(set(sizes.values())) > 1:
         return [f"The models were weighed on different numbers of observations ({sizes})."]

@@ -9,6 +9,7 @@ from weighbridge.base import Status
 from weighbridge.changes import Change
 from weighbridge.export import Table
 from weighbridge.feeds import Notice
+from weighbridge.result import counted
 from weighbridge.tabular import Frame, Tabular, frame_of_models
 from weighbridge.travel import travels
 
@@ -77,6 +78,6 @@ class ComparisonUpdate(Tabular):
             )
             for name in self.log_evidences
         }
-        lines = [str(Table(columns, rows)), f"{self.num_observations:,} observations"]
+        lines = [str(Table(columns, rows)), counted(self.num_observations)]
         noticed = (*(notice.text for notice in self.notices), *map(str, self.changes))
         return "\n".join([*lines, *noticed])

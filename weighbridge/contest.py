@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weighbridge.admission import refuse_pymc
 from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.data import RowChecker, RowPolicy, TableReader, num_rows, rechunk
 from weighbridge.estimators import Method, resolve_sequential
@@ -130,6 +131,7 @@ def check_models(models: Any) -> None:
     for name, model in models.items():
         if not isinstance(name, str) or not name:
             raise MethodError(f"The name of a model must be a text, not {name!r}.")
+        refuse_pymc(model)
         if not isinstance(model, Model):
             raise MethodError(f"{name!r} must be a wb.Model, not {type(model).__name__}.")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 
 from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
@@ -43,8 +44,11 @@ class Held(Admission):
         """
         if self.model.log_likelihood is not None:
             values = self.admit(values, unusable)
-        elif not self.blocks:
-            refuse_if_read(self.model, values, self.left_out)
+        else:
+            if not self.blocks:
+                refuse_if_read(self.model, values, self.left_out)
+            if unusable is not None and unusable.any():
+                values = jax.tree_util.tree_map(lambda leaf: leaf[~unusable], values)
         if values is not None and num_rows(values):
             self.blocks.append(values)
 

@@ -32,6 +32,7 @@ class Interruption:
 
     Attributes:
         has_something: whether there is anything to give back.
+        ends: whether Ctrl-C is to end the run, with nothing to give back.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Interruption:
         self.asked = threading.Event() if asked is None else asked
         self.anywhere = anywhere
         self.has_something = False
+        self.ends = False
         self._patience = patience
         self._since: float | None = None
 
@@ -69,12 +71,22 @@ def is_due() -> bool:
 
 def check() -> None:
     """Stop here if the run of this context is to stop."""
+    _end_if_asked()
     if is_due():
         raise Interrupted
 
 
+def _end_if_asked() -> None:
+    """End here if Ctrl-C should have ended the run, and the exception was lost."""
+    interruption = _current.get()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if interruption is not None and interruption.ends and in_main_thread:
+        raise KeyboardInterrupt
+
+
 def check_anywhere() -> None:
     """Stop here, before a program runs or amid its tracing, if that may be anywhere."""
+    _end_if_asked()
     interruption = _current.get()
     if interruption is not None and interruption.anywhere:
         check()
@@ -82,6 +94,7 @@ def check_anywhere() -> None:
 
 def keep() -> None:
     """From now on the run of this context has something to give back."""
+    _end_if_asked()
     interruption = _current.get()
     if interruption is not None:
         interruption.has_something = True
@@ -119,6 +132,8 @@ def interruptible(
 
     def handle(number: int, frame: Any) -> None:
         if interruption.asked.is_set() or not interruption.has_something:
+            # Python drops what is raised amid a clean-up of objects: then the next check ends it.
+            interruption.ends = True
             instead_of(number, frame)
             return
         interruption.asked.set()

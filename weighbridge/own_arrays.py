@@ -13,8 +13,9 @@ from weighbridge.program_text import is_library, outer_values, writes_outside
 
 Function = TypeVar("Function")
 
-# The same function gives the same copy, so that a second model of the same make compiles nothing.
-_KNOWN: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+# The same function gives the same twin, so that a second model of the same make compiles nothing,
+# as long as it reads the same objects: with each twin stand those that it was made of.
+_KNOWN: weakref.WeakKeyDictionary[Any, tuple[Any, list[Any]]] = weakref.WeakKeyDictionary()
 
 
 def with_own_arrays(function: Function) -> Function:
@@ -35,13 +36,15 @@ def with_own_arrays(function: Function) -> Function:
     """
     if not _is_plain(function):
         return function
-    try:
-        return _KNOWN[function]  # type: ignore[no-any-return]
-    except KeyError:
-        found = _copy(function, {}) if _reads_arrays(function, set()) else function
-        if found is not function:
-            _KNOWN[function] = found
-        return found
+    reached: list[Any] = []
+    if not _reads_arrays(function, reached):
+        return function
+    twin, made_of = _KNOWN.get(function, (None, []))
+    same = len(reached) == len(made_of) and all(new is old for new, old in zip(reached, made_of))
+    if twin is None or not same:
+        twin = _copy(function, {})
+        _KNOWN[function] = twin, reached[1:]  # not the function itself, which would never go
+    return twin  # type: ignore[no-any-return]
 
 
 class _Names(dict[str, Any]):
@@ -67,21 +70,24 @@ def _is_plain(value: Any) -> bool:
     return not ours and not writes_outside(value)
 
 
-def _reads_arrays(value: Any, seen: set[int]) -> bool:
-    """Whether an array can be reached from here."""
+def _reads_arrays(value: Any, reached: list[Any]) -> bool:
+    """Whether an array can be reached from here; what was met on the way is added to the list."""
+    if any(value is other for other in reached):
+        return False
     if isinstance(value, np.ndarray):
+        reached.append(value)
         return True
-    if id(value) in seen:
-        return False
-    seen.add(id(value))
     if type(value) in (list, tuple):
-        return any(_reads_arrays(part, seen) for part in value)
-    if type(value) is dict:
-        return any(_reads_arrays(part, seen) for part in value.values())
-    if not _is_plain(value):
+        parts = list(value)
+    elif type(value) is dict:
+        parts = list(value.values())
+    elif _is_plain(value):
+        parts = [value.__defaults__, value.__kwdefaults__, *outer_values(value).values()]
+    else:
         return False
-    parts = (value.__defaults__, value.__kwdefaults__, outer_values(value))
-    return any(_reads_arrays(part, seen) for part in parts)
+    reached.append(value)
+    found = [_reads_arrays(part, reached) for part in parts]  # all, so that the list is complete
+    return any(found)
 
 
 def _copy(value: Any, made: dict[int, Any]) -> Any:
@@ -90,14 +96,14 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:
         return own(value) if type(value) is np.ndarray else value
     if id(value) in made:
         return made[id(value)]
-    if not _reads_arrays(value, set()):
+    if not _reads_arrays(value, []):
         return value
     if type(value) in (list, tuple):
         return type(value)(_copy(part, made) for part in value)
     if type(value) is dict:
         return {name: _copy(part, made) for name, part in value.items()}
     outer, names = outer_values(value), _Names(value.__globals__)
-    changed = {name for name, part in outer.items() if _reads_arrays(part, set())}
+    changed = {name for name, part in outer.items() if _reads_arrays(part, [])}
     free = value.__code__.co_freevars
     # A cell that holds no array is shared, so that a counter stays the user's own.
     cells = tuple(

@@ -138,5 +138,5 @@ def compare(
         missing = tuple(name for name in names if name not in results)
         comparison = compare_results(results, missing=missing)
         print(comparison.to_json() if json else comparison, flush=True)
-        if plot is not None:
+        if plot is not None and comparison.is_complete:
             plots.save_figure(comparison.plot(), plot)

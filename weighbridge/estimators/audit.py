@@ -70,7 +70,7 @@ class Audit(NamedTuple):
         return self.drift is not None and is_drifting(self.drift, path.std_error)
 
     def missed(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined | None:
-        """The evidence with a mode that the path has missed; None if there is none.
+        """The evidence with a mode of which the path has clearly missed something; else None.
 
         Args:
             cloud: particles at the end of the path.
@@ -80,7 +80,7 @@ class Audit(NamedTuple):
         if self.ess < ENOUGH_DRAWS or not np.isfinite(islands).any():
             return None
         joined = join(self.mode, cloud, islands, combine)
-        return joined if joined.is_missed else None
+        return joined if joined.is_clear else None
 
     @property
     def diagnostics(self) -> dict[str, Any]:

@@ -85,9 +85,22 @@ class Joined(NamedTuple):
     gain_error: float
 
     @property
+    def is_clear(self) -> bool:
+        """Whether the path has clearly missed something of the mode, be it little."""
+        return self.gain > CLEARLY * self.gain_error
+
+    @property
     def is_missed(self) -> bool:
         """Whether the path has clearly missed the mode, or most of it."""
-        return self.gain > max(CLEARLY * self.gain_error, math.expm1(AT_LEAST))
+        return self.is_clear and self.gain > math.expm1(AT_LEAST)
+
+    def widened(self, decision: Decision) -> Decision:
+        """An answer that lacks a little of the mode: what it lacks belongs into its error."""
+        error = 0.0 if math.isnan(self.std_error) else self.std_error
+        lacking = self.log_evidence - decision.log_evidence
+        if lacking <= CLEARLY * math.hypot(error, decision.std_error):
+            return decision
+        return decision._replace(std_error=math.hypot(decision.std_error, lacking))
 
     def overrules(self, decision: Decision) -> bool:
         """Whether it is the answer instead of one by the path, or by a bridge that is below it."""

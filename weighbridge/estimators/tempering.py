@@ -211,7 +211,9 @@ class Tempering:
         decision = decide(crossing, *combined[:2], flags)
         position, log_weight = map(np.asarray, outcome.cloud[:2])
         joined = second and second.missed(outcome.cloud, estimates, self.combine)
-        if joined is not None and joined.overrules(decision):
+        if joined is not None and not joined.is_missed:
+            decision = joined.widened(decision)
+        elif joined is not None and joined.overrules(decision):
             decision = decision.overruled(joined.log_evidence, joined.std_error, flags)
             position, log_weight = joined.position, joined.log_weight
         samples, log_weights = posterior(model, position, log_weight)
