@@ -58,7 +58,7 @@ def weigh(request):
         ({"y": at(7, np.nan)}, ("row 7 ", "'y' is nan", "on_bad_row='skip'")),
         ({"y": at(59, np.inf)}, ("row 59 ", "'y' is inf", "on_bad_row='skip'")),
         ({"x": at((3, 1), -np.inf, ROWS["x"])}, ("row 3 ", r"'x\[1\]' is -inf", "skip")),
-        ({"y": at(slice(4, 6), np.nan)}, ("row 4 ", "2 such rows", "skip")),
+        ({"y": at(slice(4, 6), np.nan)}, ("row 4 ", "2 bad rows", "skip")),
     ],
     ids=["nan", "inf", "minus inf", "two"],
 )

@@ -162,7 +162,7 @@ def test_checker_names_the_global_row():
     x = np.zeros((50, 4))
     x[7, 2] = np.nan
     x[9, 0] = np.inf
-    with refuses("row 107 (counting from 0)", "'x[2]' is nan", "2 such rows", "on_bad_row='skip'"):
+    with refuses("row 107 (counting from 0)", "'x[2]' is nan", "2 bad rows", "on_bad_row='skip'"):
         checker({"x": x, "y": np.zeros(50)})
     assert checker.rows_read == 100
     y = np.zeros(50)

@@ -350,6 +350,8 @@ def test_a_comparison_that_is_not_complete_says_so_in_every_form():
     table = wb.compare({"a": fake(1.0), "b": fake(0.25, wb.Status.INTERRUPTED)})
     assert not table.is_complete
     assert list(table.to_pandas()["verdict"]) == ["", ""]
+    assert table.ranking == ["a", "b"]
+    assert "b: the number is that at power 0.25" in str(table)
     assert "cannot be held against each other" in table._repr_html_()
     for refused in (table.plot, lambda: wb.average(table, lambda p: 0.0), lambda: table.best):
         with pytest.raises(wb.MethodError, match="interrupted"):

@@ -104,8 +104,17 @@ class Comparison(Tabular, Shown):
 
     @property
     def ranking(self) -> list[str]:
-        """Names of the models, the largest evidence first."""
-        return sorted(self.log_evidences, key=self.log_evidences.__getitem__, reverse=True)
+        """Names of the models, the largest evidence first; last those that have none yet."""
+        powers = self._powers()
+
+        def height(name: str) -> tuple[bool, float]:
+            return powers.get(name, 1.0) >= 1, self.log_evidences[name]
+
+        return sorted(self.log_evidences, key=height, reverse=True)
+
+    def _powers(self) -> dict[str, float]:
+        """How far the path of each model has come; 1 is its end."""
+        return {n: r.diagnostics.get("power_reached", 1.0) for n, r in self.results.items()}
 
     @property
     def columns_left_out(self) -> list[str]:
@@ -155,6 +164,11 @@ class Comparison(Tabular, Shown):
         found = []
         if not self.is_complete:
             found.append("interrupted: these models cannot be held against each other yet")
+        found += [
+            f"{name}: the number is that at power {power:.3g}, not the log evidence"
+            for name, power in self._powers().items()
+            if power < 1
+        ]
         if self.left_out:
             found.append(f"left out, as there was nothing of them: {', '.join(self.left_out)}")
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):

@@ -22,7 +22,8 @@ EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 # The library's messages name arguments of Python; these are the options of the same meaning.
 OPTIONS = (
-    (r"(pass )?on_bad_row='(skip|quarantine)'", r"use --on-bad-row \2"),
+    (r"pass on_bad_row='(skip|quarantine)'", r"use --on-bad-row \1"),
+    (r"on_bad_row='(skip|quarantine)'", r"--on-bad-row \1"),
     (r"quarantine=PATH", "--quarantine FILE"),
     (r"schema=\{'([^']*)': (\w+)\}", r"--schema \1=\2"),
     (r"with columns=\[\.\.\.\]", "with --features"),

@@ -147,7 +147,7 @@ class RowChecker:
         flags: dict[str, NumpyArray],
     ) -> DataError:
         problems = _problems(row, columns, flags)
-        more = f" ({num_bad} such rows in this block)" if num_bad > 1 else ""
+        more = f" ({num_bad} bad rows in this block)" if num_bad > 1 else ""
         return DataError(
             f"Bad {row_name(self.rows_read + row)}: {problems[0]}{more}. Correct it, or pass "
             "on_bad_row='skip', which drops such rows and counts them."
