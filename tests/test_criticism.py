@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import weighbridge as wb
-from weighbridge import criticism, pointwise, predictive, sensitivity
+from weighbridge import criticism, predictive, row_values, sensitivity
 from weighbridge.pointwise import draws_of, pointwise_log_likelihood
 from weighbridge.result import Trace
 
@@ -70,10 +70,10 @@ def test_log_likelihoods_of_rows(monkeypatch):
     whole = pointwise_log_likelihood(MODEL, posterior, DATA)
     np.testing.assert_allclose(whole, expected, rtol=1e-12)
     assert whole.dtype == np.float64
-    monkeypatch.setattr(pointwise, "HELD_VALUES", 200 * 7)
-    monkeypatch.setattr(pointwise, "BLOCK_VALUES", 60 * 7)
+    monkeypatch.setattr(row_values, "HELD_VALUES", 200 * 7)
+    monkeypatch.setattr(row_values, "BLOCK_VALUES", 60 * 7)
     np.testing.assert_array_equal(pointwise_log_likelihood(MODEL, posterior, DATA), whole)
-    blocks = list(pointwise.row_blocks(MODEL, draws_of(posterior, MODEL).samples, DATA))
+    blocks = list(row_values.row_blocks(MODEL, draws_of(posterior, MODEL).samples, DATA))
     assert [block.shape for _, block in blocks] == [(200, 7)] * 4 + [(200, 2)]
 
 

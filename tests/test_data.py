@@ -74,7 +74,7 @@ def test_missing_entries_become_nan():
 
 def test_as_values_does_not_copy():
     x = np.zeros((4, 2))
-    assert as_values({"x": x})["x"] is x
+    assert as_values({"x": x})["x"].base is x
 
 
 def test_tables_become_dicts():
@@ -150,10 +150,10 @@ def test_as_values_refuses(given, parts):
 def test_checker_passes_good_blocks_without_copying():
     checker = RowChecker()
     x = np.ones((5, 2))
-    assert checker({"x": x})["x"] is x
+    assert np.shares_memory(checker({"x": x})["x"], x)
     assert (checker.rows_read, checker.rows_skipped) == (5, 0)
     big = np.full((3, 2), 1e308)
-    assert checker({"x": big})["x"] is big
+    assert np.shares_memory(checker({"x": big})["x"], big)
 
 
 def test_checker_names_the_global_row():
