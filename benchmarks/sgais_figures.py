@@ -7,7 +7,8 @@ from pathlib import Path
 from benchmarks.sgais_rows import METHODS, ROWS
 from benchmarks.sgais_tables import Record, median, summarise
 from weighbridge.plots import save_figure
-from weighbridge.plots.canvas import finish, stacked_panels, styles, write_out_numbers
+from weighbridge.plots.canvas import styles, write_out_numbers
+from weighbridge.plots.surface import panels
 
 # Where a logarithmic axis of errors begins.
 SMALLEST_DRAWN = 1e-6
@@ -39,7 +40,8 @@ def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
         "seconds": "seconds, with\ncompilation",
         "steps": "annealing steps",
     }
-    panels = stacked_panels(len(labels))
+    count = len(labels)
+    drawn = panels(None, (count, 1), (7.5, 1.2 + 2.2 * count), sharex=True)
     for (method, points), style in zip(curves.items(), styles(len(curves))):
         heights: dict[str, list[float]] = {label: [] for label in labels}
         for record in points:
@@ -50,14 +52,14 @@ def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
             heights["seconds"].append(found["first"])
             heights["steps"].append(median(run["steps"] for run in runs))
         rows = [record["rows"] for record in points]
-        for axes, height in zip(panels, heights.values()):
+        for axes, height in zip(drawn.flat, heights.values()):
             axes.plot(rows, height, marker="o", markersize=4, label=method, **style)
-    for axes, label in zip(panels, labels.values()):
+    for axes, label in zip(drawn.flat, labels.values()):
         axes.set_ylabel(label)
         axes.set_xscale("log")
-    for axes in panels[1:]:
+    for axes in drawn.flat[1:]:
         axes.set_yscale("log")
-    panels[-1].set_xlabel("rows")
-    write_out_numbers(panels[-1].xaxis)
-    write_out_numbers(panels[-1].yaxis)
-    save_figure(finish(panels, list(curves)), path)
+    drawn.flat[-1].set_xlabel("rows")
+    write_out_numbers(drawn.flat[-1].xaxis)
+    write_out_numbers(drawn.flat[-1].yaxis)
+    save_figure(drawn.finish(list(curves)), path)

@@ -34,7 +34,7 @@ def write_csv(path, text):
 
 def test_array_source():
     x = np.zeros((4, 2))
-    assert next(open_source(x).blocks()) is x
+    assert next(open_source(x).blocks()).base is x
     source = open_source({"x": np.arange(3.0), "y": [1, 2, 3]})
     assert isinstance(source, Source)
     assert (source.num_rows, source.reopenable, source.ignored_columns) == (3, True, [])

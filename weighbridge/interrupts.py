@@ -118,7 +118,7 @@ def interruptible(
 
     >>> with interruptible() as interruption:
     ...     keep()
-    ...     signal.raise_signal(signal.SIGINT)
+    ...     interruption.asked.set()  # as the first Ctrl-C does
     ...     interruption.is_due()
     True
     """

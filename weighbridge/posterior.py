@@ -57,8 +57,8 @@ class Posterior(Shown):
     remarks: tuple[str, ...] = ()
     max_depth: int | None = None
     state: dict[str, Any] = field(default_factory=dict)
-    columns_left_out: tuple[str, ...] = ()
     _extend: Callable[[int], Posterior] | None = None
+    columns_left_out: tuple[str, ...] = ()
 
     @property
     def num_chains(self) -> int:

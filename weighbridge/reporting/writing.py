@@ -183,8 +183,9 @@ def _verdict(compared: Comparison, chronicle: Chronicle) -> str:
         first = f"{rows}, {likely} is the most probable model: probability {probability}{sure}."
         others = [f"against {name}: {against(compared, name)}" for name in ranked[1:]]
         rest = f"The evidence {'; '.join(others)}."
-        if likely != compared.best:
-            rest += f" By the evidence alone, without the prior odds, {compared.best} is ahead."
+        ahead = max(ranked, key=lambda n: number_or(compared.log_evidences[n], -math.inf))
+        if likely != ahead:
+            rest += f" By the evidence alone, without the prior odds, {ahead} is ahead."
     if chronicle.num_changes:
         plural = "" if chronicle.num_changes == 1 else "s"
         rest += (
