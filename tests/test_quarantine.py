@@ -243,5 +243,5 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert rows_of(tmp_path / "q.jsonl") == [7, 31, 59]
     done = run("evidence", "gaussian", "bad.csv", *policy)
     assert done.exit_code == 1
-    assert "use --on-bad-row quarantine" in done.stderr
+    assert "--on-bad-row quarantine writes bad rows to a file" in done.stderr
     assert "--quarantine FILE" in done.stderr

@@ -94,7 +94,11 @@ class Comparison(Tabular, Shown):
     @property
     def is_complete(self) -> bool:
         """Whether all models can be held against each other; not after some interruptions."""
-        return not any(math.isnan(factor) for factor in self.log_bayes_factors.values())
+        factors = self.log_bayes_factors
+        return not any(
+            math.isnan(factors[name]) and math.isfinite(value)
+            for name, value in self.log_evidences.items()
+        )
 
     @property
     def best(self) -> str:

@@ -40,6 +40,9 @@ class Model:
 
     .. math:: \log p(u) = \log p(T(u)) + \log |\det \partial T / \partial u|
 
+    Arrays that its functions read from outside are those of now: bind a name to other data, and
+    make the model anew.
+
     Args:
         prior: ordered mapping from a name to a NumPyro distribution, or to a function that
             takes the parameters named before it and returns one. Where a prior is a scaled and

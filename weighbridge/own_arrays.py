@@ -39,11 +39,12 @@ def with_own_arrays(function: Function) -> Function:
     reached: list[Any] = []
     if not _reads_arrays(function, reached):
         return function
+    del reached[0]  # the function itself: kept beside its twin it would never go
     twin, made_of = _KNOWN.get(function, (None, []))
     same = len(reached) == len(made_of) and all(new is old for new, old in zip(reached, made_of))
     if twin is None or not same:
         twin = _copy(function, {})
-        _KNOWN[function] = twin, reached[1:]  # not the function itself, which would never go
+        _KNOWN[function] = twin, reached
     return twin  # type: ignore[no-any-return]
 
 

@@ -155,7 +155,9 @@ class Posterior(Shown):
                 "This posterior was loaded, or pickled, without its model. To go on, give it "
                 "with its model: wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
             )
-        return replace(self._extend(num_samples), columns_left_out=self.columns_left_out)
+        more = self._extend(num_samples)
+        left_out = self.columns_left_out
+        return replace(more, columns_left_out=left_out) if left_out else more
 
     def predict(
         self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0
