@@ -219,6 +219,9 @@ def _importance(
             log_weight = log_weight + cell(draws)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         mode = Mode(draws.reshape(-1, dimension), log_weight, gaussian, cell)
+        if heavy:  # far draws are of what lies around the mode, and say nothing of it
+            is_own = mode.distance(mode.position) <= mode.radius(np.empty(0))
+            log_weight = np.where(is_own, log_weight, -np.inf)
         top = float(log_weight.max())
         if not math.isfinite(top):
             return nothing

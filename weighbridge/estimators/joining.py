@@ -27,6 +27,8 @@ OUTSIDE = 1e-6
 # it adds this much to the log evidence.
 CLEARLY = 5.0
 AT_LEAST = 0.1
+# How much larger the relative error in the wider region may be.
+UNCERTAIN = 5.0
 
 Combine = Callable[[np.ndarray], Combined]
 
@@ -132,8 +134,7 @@ def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joi
     # An island that has no weight left has no share.
     share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
     distance = mode.distance(position)
-    radius = mode.radius(distance[np.isfinite(share.reshape(-1))])
-    draws = np.where(mode.distance(mode.position) <= radius, mode.log_weight, -np.inf)
+    radius, draws = _region(mode, distance[np.isfinite(share.reshape(-1))])
     inside = (distance <= radius).reshape(share.shape)
     outside = np.where(inside, -np.inf, share)
     path = combined_parts(np.logaddexp.reduce(outside, axis=1), combine)
@@ -154,6 +155,20 @@ def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joi
         ),
         *_gain(within, relative, np.logaddexp.reduce(found, axis=1), islands),
     )
+
+
+def _region(mode: Mode, others: np.ndarray) -> tuple[float, np.ndarray]:
+    """The radius of the mode's region, and the log weights of its draws; -inf outside of it.
+
+    The wider region is left for the narrower one where a few draws of its rim, with weights of
+    what lies around the mode, would make the mass far less certain.
+    """
+    found = []
+    for radius in (mode.radius(others), mode.radius(np.empty(0))):
+        inside = mode.distance(mode.position) <= radius
+        found.append((radius, np.where(inside, mode.log_weight, -np.inf)))
+    wide, narrow = (_mean_weight(draws)[1] for _, draws in found)
+    return found[0] if wide <= UNCERTAIN * narrow or narrow == 0.0 else found[1]
 
 
 def _mean_weight(log_weight: np.ndarray) -> tuple[float, float]:
