@@ -123,12 +123,9 @@ def test_evidence_of_a_zoo_model():
     result = run("evidence gaussian one.csv", *SMALL)
     assert result.stdout.startswith("log evidence -")
     assert "(sgais, 120 observations, " in result.stdout
-    lines = result.stderr.splitlines()
-    assert [line.split("  ")[0] for line in lines] == [
-        "50 of 120 rows",
-        "100 of 120 rows",
-        "120 of 120 rows",
-    ]
+    lines = [line.split("  ")[0] for line in result.stderr.splitlines() if " rows " in line]
+    # Lines become sparse with time: how many there are depends on the machine.
+    assert set(lines) <= {"50 of 120 rows", "100 of 120 rows", "120 of 120 rows"}
 
 
 @pytest.mark.usefixtures("folder")
@@ -273,7 +270,7 @@ def test_orders_of_a_series_are_compared_on_the_same_rows():
     specs = "autoregressive:1 autoregressive:2 gaussian"
     result = run(f"compare {specs} series.csv --json", *SMALL)
     assert "conditional on the first 2 rows" in result.stderr
-    assert "118 of 118 rows" in result.stderr
+    assert "of 118 rows" in result.stderr
     content = json.loads(result.stdout)
     rows = lagged(series, 2)
     exact = {

@@ -50,9 +50,9 @@ def test_run(tmp_path, capsys):
     assert "The evidence says that the world changed " in out
     assert "(truth: at row 200 and at row 300)" in out
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    lines = err.splitlines()
-    assert len(lines) == 2 * 4
-    assert lines[-1].startswith("mixture:2: 400 of 400 rows  log evidence ")
+    lines = [line for line in err.splitlines() if line.startswith("mixture")]
+    assert 0 < len(lines) <= 2 * 4  # sparse, by the clock
+    assert " of 400 rows  log evidence " in lines[-1]
 
 
 @pytest.mark.usefixtures("small")

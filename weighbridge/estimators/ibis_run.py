@@ -262,8 +262,12 @@ class IBISRun:
         return self._looked_at(found)
 
     def _looked_at(self, found: Evidence) -> Evidence:
-        """The result, with a mode that the particles have missed, where a second look finds one."""
-        if not 0 < self.num_rows <= LOOKED_AT:
+        """The result, with a mode that the particles have missed, where a second look finds one.
+
+        A run that was loaded does not know the names of its columns before the next rows come, and
+        cannot look until then.
+        """
+        if not 0 < self.num_rows <= LOOKED_AT or self.store.layout is None:
             return found
         store, cloud = self.store.rows(), self.particles()
         path = Path(self.model, (Span(store, 0, 0),), Span(store, 0, self.num_rows))
