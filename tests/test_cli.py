@@ -161,7 +161,7 @@ def test_compare_plots_and_saves():
     assert "log Bayes factor" in lines[0]
     assert {line.split()[0] for line in lines[1:4]} == {"my.py:mean", "my.py:made", "gaussian:2"}
     assert lines[4] == "120 observations"
-    assert result.stderr.splitlines()[0].startswith("my.py:mean: 50 of 120 rows")
+    assert "my.py:mean: 50 of 120 rows" in result.stderr
     assert Path("paths.png").read_bytes().startswith(b"\x89PNG")
     content = json.loads(run("compare gaussian gaussian:2 one.csv --json", *SMALL).stdout)
     assert content["best"] == "gaussian"
