@@ -594,6 +594,11 @@ def test_history_is_a_table():
         figure.axes[1].get_lines()[0].get_ydata(), history["probability[all]"]
     )
     figure.draw_without_rendering()
+    marked = history.plot(changes=[100, 180])
+    for axes in marked.axes:
+        assert [line.get_xdata()[0] for line in axes.get_lines()[-2:]] == [100, 180]
+    names = [text.get_text() for text in marked.legends[0].get_texts()]
+    assert names == [*history.models, "change found"]
 
 
 def test_history_is_bounded_and_adds_up():

@@ -55,8 +55,5 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     found = " and ".join(f"at row {change:,}" for change in changes) or "nowhere"
     true = " and ".join(f"at row {change:,}" for change in CHANGE_POINTS if change < num_rows)
     print(f"The evidence says that the world changed {found} (truth: {true}).")
-    figure = plots.plot_paths(
-        {name: result.trace for name, result in comparison.results.items()}, changes=changes
-    )
-    plots.save_figure(figure, output)
+    plots.save_figure(online.history.plot(changes=changes), output)
     print(f"Figure: {output} ({time.perf_counter() - began:.0f} s in all)")

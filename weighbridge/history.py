@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,10 +145,12 @@ class History(Tabular, Mapping[str, np.ndarray]):
     def _frame(self) -> Frame:
         return Frame(dict(self))
 
-    def plot(self, *, axes: Surface | None = None) -> Figure:
+    def plot(self, *, changes: Sequence[float] = (), axes: Surface | None = None) -> Figure:
         """Log Bayes factors against the best model so far, probabilities and annealing steps.
 
         Args:
+            changes: rows at which the world changed, drawn as vertical lines: for example
+                ``[change.row for change in online.changes]``.
             axes: where to draw: an empty matplotlib figure or subfigure, or three axes.
 
         >>> history = History()
@@ -161,7 +163,7 @@ class History(Tabular, Mapping[str, np.ndarray]):
         curves = {
             model: {name: self[f"{name}[{model}]"] for name in OF_MODEL} for model in self.models
         }
-        return plots.plot_history(self["rows"], curves, axes=axes)
+        return plots.plot_history(self["rows"], curves, changes=changes, axes=axes)
 
     def state(self) -> tuple[np.ndarray, dict[str, Any]]:
         """Numbers and names from which ``restore`` makes the same history."""

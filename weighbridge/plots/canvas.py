@@ -5,7 +5,7 @@ Matplotlib is imported only when a figure is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,14 @@ def from_zero(axes: Axes) -> None:
     """Let the vertical axis begin at zero, with some room above what is drawn."""
     top = float(axes.dataLim.y1)
     axes.set_ylim(0.0, 1.07 * top if np.isfinite(top) and top > 0 else 1.0)
+
+
+def draw_changes(panels: Iterable[Axes], changes: Sequence[float]) -> None:
+    """A vertical line in every panel at each row where the world changed; one has a name."""
+    for number, panel in enumerate(panels):
+        for which, change in enumerate(changes):
+            label = "change found" if number == which == 0 else None
+            panel.axvline(change, color="0.6", linestyle="--", linewidth=1, zorder=0, label=label)
 
 
 def write_out_numbers(axis: Axis) -> None:

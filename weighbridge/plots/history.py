@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.plots.canvas import from_zero, styles, whole_numbers
+from weighbridge.plots.canvas import draw_changes, from_zero, styles, whole_numbers
 from weighbridge.plots.scales import bend_factors
 from weighbridge.plots.surface import panels
 
@@ -24,6 +24,7 @@ def plot_history(
     rows: np.ndarray,
     curves: Mapping[str, Mapping[str, np.ndarray]],
     *,
+    changes: Sequence[float] = (),
     axes: Surface | None = None,
 ) -> Figure:
     """Log Bayes factors, probabilities and annealing steps of models along the rows seen.
@@ -34,6 +35,7 @@ def plot_history(
         rows: rows seen, one entry for each update.
         curves: for each model ``log_evidence``, ``std_error``, ``probability``,
             ``probability_error`` and ``annealing_steps``; NaN where there is none.
+        changes: rows at which to draw a vertical line.
         axes: where to draw: an empty figure or subfigure, or three axes.
     """
     drawn = panels(axes, (3, 1), (7.5, 7.8), sharex=True)
@@ -61,6 +63,7 @@ def plot_history(
                 if panel is middle:
                     low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
                 panel.fill_between(rows, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    draw_changes(drawn.flat, changes)
     upper.set_ylabel("log Bayes factor\nagainst the best (nats)")
     bend_factors(upper, "y", lowest, 0.0, LINEAR_UP_TO)
     middle.set_ylabel("probability")
@@ -72,4 +75,4 @@ def plot_history(
         lower.set_xscale("log")
     else:
         whole_numbers(lower.xaxis)
-    return drawn.finish(list(curves))
+    return drawn.finish([*curves, *(["change found"] if len(changes) else [])])

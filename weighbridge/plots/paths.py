@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge.plots.answer import Answer
-from weighbridge.plots.canvas import from_zero, styles, whole_numbers
+from weighbridge.plots.canvas import draw_changes, from_zero, styles, whole_numbers
 from weighbridge.plots.numbers import minus
 from weighbridge.plots.surface import Panels, panels
 
@@ -57,11 +57,7 @@ def plot_paths(
         _draw_lines(drawn.flat, rows, heights, "path" if answer else name, style)
         if answer is not None and len(rows):
             _point_at(drawn.flat[0], float(rows[-1]), answer)
-    for change in changes:
-        for panel in drawn.flat:
-            panel.axvline(change, color="0.6", linestyle="--", linewidth=1, zorder=0)
-    if len(changes):
-        drawn.flat[0].lines[-1].set_label("change found")
+    draw_changes(drawn.flat, changes)
     drawn.flat[0].set_ylabel("log evidence\nper row (nats)")
     drawn.flat[1].set_ylabel("annealing steps\nper chunk")
     if all(np.all(trace["annealing_steps"] > 0) for trace in traces.values()):
