@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-the-demo
 PEERS := .venv-peers
 ARVIZ0 := .venv-arviz0
 
 .PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online calibrate clean
 
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	$(BIN)/weighbridge demo
 
 test: $(STAMP)
@@ -61,11 +62,19 @@ bench-online: $(STAMP)
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate
 
+# The demo needs the core and matplotlib; what tests need on top of it comes with them.
+$(DEMO_STAMP): pyproject.toml
+	@echo "Setting up (once): weighbridge with JAX and matplotlib goes into $(VENV). A minute or two."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[plot]'
+	touch $@
+
 $(STAMP): pyproject.toml
+	@echo "Setting up (once): weighbridge and what its tests need go into $(VENV). A few minutes."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $(STAMP)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP) $(DEMO_STAMP)
 
 $(ARVIZ0)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(ARVIZ0)
