@@ -9,8 +9,21 @@ import numpy as np
 import pytest
 
 from weighbridge.base import DataError
-from weighbridge.feeds import Continuity, DirectoryFeed, chunks, directory, open_feed, taken
+from weighbridge.feeds import (
+    Continuity,
+    DirectoryFeed,
+    chunks,
+    directory,
+    looking,
+    open_feed,
+    taken,
+)
 from weighbridge.feeds.looking import Looks
+
+
+@pytest.fixture(autouse=True)
+def look_every_time(monkeypatch):
+    monkeypatch.setattr(looking, "LOOK_PAUSE", 0)  # however busy the machine is
 
 
 def write(path, start, stop, mode="w"):

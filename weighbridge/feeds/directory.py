@@ -184,7 +184,7 @@ class DirectoryFeed:
         The last one is handed out only if nobody wrote meanwhile: a line may have been half there.
         """
         path = self.path / name
-        held: Parcel | None = None
+        held = list[Parcel]()  # the last with rows, and notices after it
         problem: DataError | None = None
         try:
             if taken.columns is None:
@@ -193,22 +193,22 @@ class DirectoryFeed:
                 self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
             place = taken.place(name, mark)
             for parcel in read_parcels(path, taken.columns, self._schema, place, at):
-                if held is not None:
-                    yield held
-                held = parcel
+                if parcel.cursor is not None:
+                    yield from held
+                    held = []
+                held.append(parcel)
         except DataError as error:
             problem = error
         looks.read(name, mark[:3])
         if self.follow and not _is_as_before(path, mark):
-            if held is not None:
-                at = None if held.identifier is not None else place_within(held.cursor or {})
+            if held and held[0].cursor is not None:
+                at = None if held[0].identifier is not None else place_within(held[0].cursor)
             yield from self._leave_torn(name, mark, at, taken, looks)
             return
-        if held is not None:
-            at = place_within(advanced(held.cursor or {}, num_rows(held.values)))
+        if held and held[0].cursor is not None:
+            at = place_within(advanced(held[0].cursor, num_rows(held[0].values)))
         taken.end(name, mark, at)
-        if held is not None:
-            yield held
+        yield from held
         if isinstance(problem, NoRowsError):
             text = f"{problem} It is passed over."
             yield Parcel(None, notices=(Notice("gap", name, text),))

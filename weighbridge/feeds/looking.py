@@ -20,6 +20,8 @@ from weighbridge.sources import is_readable
 LONG_AGO = 60.0
 # A file that was read and grows holds up the files after it for so many times `settle`.
 HELD_UP = 5
+# In a large directory a look takes its time: between two there is so many times that.
+LOOK_PAUSE = 20
 # Names that were passed and are gone, so that they are known if they come again.
 REMEMBERED_NAMES = 10_000
 
@@ -174,9 +176,7 @@ class Looks:
             self._is_there = True
         self._compare({n: s for n, s in self._found.items() if n <= taken.last}, taken)
         self._queue = sorted((n for n in self._found if n > taken.last), reverse=True)
-        # In a large directory a look takes its time: most of it is left for reading.
-        took = time.monotonic() - began
-        pause = max(self.patience, 20 * took)
+        pause = max(self.patience, LOOK_PAUSE * (time.monotonic() - began))
         self._next_look = began + pause if self.follow else math.inf
 
     def _compare(self, present: dict[str, _Stamp], taken: Taken) -> None:
