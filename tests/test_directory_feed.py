@@ -399,3 +399,14 @@ def test_the_next_file_waits_for_one_that_is_growing_but_not_for_ever(tmp_path):
             more.append(chunk)
             break
     assert values_of(more) == rows(6, 8)
+
+
+def test_a_file_that_never_stands_still_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(looking, "LONG_AGO", 0.0)
+    stream = chunks(follow(tmp_path, settle=1e-3), 2)
+    told = []
+    while not told:
+        write(tmp_path / "a.csv", 0, 1, "a")
+        assert next(stream) is None
+        told = stream.take_notices()
+    assert "all the time" in told[0].text

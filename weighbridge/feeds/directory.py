@@ -21,7 +21,7 @@ from weighbridge.feeds.file_identity import (
     shown,
 )
 from weighbridge.feeds.files import read_parcels
-from weighbridge.feeds.looking import Looks, passed_over
+from weighbridge.feeds.looking import HELD_UP, Looks, passed_over
 from weighbridge.feeds.taken import Taken, place_within, restored
 from weighbridge.sources import NoRowsError, head_of, not_numbers
 
@@ -112,7 +112,10 @@ class DirectoryFeed:
     def _resume(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel | None]:
         """Read on in the file of the cursor, where an earlier process had not come to the end."""
         path = self.path / name
+        began = time.monotonic()
         while path.exists() and not looks.is_complete(name):
+            if time.monotonic() - began > HELD_UP * self.settle:
+                return  # it is read when it has stood still, as one that has grown
             time.sleep(self.patience)
             yield None
         if path.exists():

@@ -132,16 +132,23 @@ class Looks:
             return True
         now = time.monotonic()
         seen = self._waiting.get(name)
-        if seen is None or seen.stamp != stamp:
-            self._waiting[name] = _Waiting(stamp, now, now if seen is None else seen.first)
+        if seen is None:
+            self._waiting[name] = _Waiting(stamp, now, now)
             # A file that was last written long ago need not be watched.
-            return seen is None and time.time() - stamp[2] / 1e9 > max(self.settle, LONG_AGO)
-        if now - seen.first > max(10 * self.settle, LONG_AGO) and name not in self._told:
+            return time.time() - stamp[2] / 1e9 > max(self.settle, LONG_AGO)
+        if now - seen.first > max(HELD_UP * self.settle, LONG_AGO):
+            self._tell_restless(name)
+        if seen.stamp != stamp:
+            self._waiting[name] = seen._replace(stamp=stamp, since=now)
+            return False
+        return now - seen.since >= self.settle
+
+    def _tell_restless(self, name: str) -> None:
+        if name not in self._told:
             self._told.add(name)
             text = f"{shown(name)} is being written all the time: it is taken when it has stood "
-            text += f"still for {self.settle:g} seconds, and so are the files after it."
+            text += f"still for {self.settle:g} seconds. Write a new file now and then."
             self._notices.append(Notice("changed", name, text))
-        return now - seen.since >= self.settle
 
     def _next_grown(self) -> str | None:
         for name in self._grown:
