@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
-import time
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 from weighbridge.base import DataError
 
@@ -30,23 +28,30 @@ class LineBlock(NamedTuple):
     lines: list[Line]
 
 
+class Readable(Protocol):
+    """What lines are read from: a file opened for reading bytes, or one that may still grow."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go to a byte."""
+        ...
+
+    def read(self, size: int, /) -> bytes | None:
+        """Some bytes; none at the end, and None if there may be more later."""
+        ...
+
+
 def line_blocks(
-    file: BinaryIO,
-    position: Mapping[str, int] | None = None,
-    *,
-    follow: bool = False,
-    patience: float = 0.2,
+    file: Readable, position: Mapping[str, int] | None = None
 ) -> Iterator[LineBlock | None]:
     """Cut a file of lines into blocks, in a way that depends on where they begin alone.
 
     A block is the lines that end within `BLOCK_BYTES` of its beginning, or one line if that is
-    longer. When the file grows, what has come of a block so far is handed out, and the rest later.
+    longer. Where `read` gives None, what has come of a block so far is handed out, the rest later,
+    and None is handed on; a last line without its end waits for it until `read` tells the end.
 
     Args:
         file: opened for reading bytes.
         position: {"byte": ..., "line": ...} of a block to begin at.
-        follow: whether to wait for more at the end; a last line without its end waits, too.
-        patience: seconds to wait before None tells that nothing new has come.
     """
     byte, number = (position["byte"], position["line"]) if position else (0, 1)
     file.seek(max(0, byte - 1))
@@ -59,19 +64,13 @@ def line_blocks(
     rest = b""
     while True:
         piece = file.read(BLOCK_BYTES)
-        rest += piece
-        if not piece and follow:
+        if piece is None:
             if lines:
                 yield LineBlock(start, first, offset, lines)
                 offset, lines = offset + len(lines), []
-            if os.fstat(file.fileno()).st_size < byte + len(rest):
-                raise DataError(
-                    f"The file is shorter than the {byte + len(rest)} bytes that were read: it "
-                    "was cut or written anew. Start anew, or append to it only."
-                )
-            time.sleep(patience)
             yield None
             continue
+        rest += piece
         cut = rest.rfind(b"\n") + 1 if piece else len(rest)
         texts, rest = io.BytesIO(rest[:cut]), rest[cut:]
         for text in texts:

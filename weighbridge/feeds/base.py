@@ -10,7 +10,9 @@ from weighbridge.data import Values, slice_rows
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
-NoticeKind = Literal["gap", "duplicate", "unreadable"]
+NoticeKind = Literal["gap", "duplicate", "unreadable", "changed"]
+# Of a place that is shown in a message.
+_SHOWN = 200
 
 
 @travels()
@@ -18,8 +20,9 @@ class Notice(NamedTuple):
     """Something about a stream that a user should know, and that does not stop it.
 
     Attributes:
-        kind: "gap" (rows are missing), "duplicate" (a parcel came again and was left out) or
-            "unreadable" (a line could not be read and is handed out as a bad row).
+        kind: "gap" (rows are missing, or may be), "duplicate" (a parcel came again and was left
+            out), "unreadable" (a line could not be read and is handed out as a bad row, or a
+            file is passed over) or "changed" (the source is not what it was; nothing is lost).
         identifier: of the parcel or the place that it is about.
         text: what to tell.
     """
@@ -96,4 +99,6 @@ def refuse_cursor(cursor: Cursor | None, what: str) -> None:
 
 def bad_cursor(cursor: Cursor, what: str) -> DataError:
     """The place belongs to something else."""
-    return DataError(f"{cursor!r} is no place in {what}: it was saved for another feed.")
+    text = repr(cursor)
+    text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return DataError(f"{text} is no place in {what}: it was saved for another feed.")

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from weighbridge.base import DataError
-from weighbridge.data import LeftOut
-from weighbridge.feeds.base import Cursor, Notice, Parcel, bad_cursor
+from weighbridge.data import LeftOut, num_rows
+from weighbridge.feeds.base import Cursor, Notice, Parcel, advanced, bad_cursor
+from weighbridge.feeds.file_identity import (
+    FileMark,
+    line_goes_on,
+    mark_file,
+    mark_of,
+    mark_whole_lines,
+    open_regular,
+    reason_of,
+    shown,
+)
 from weighbridge.feeds.files import read_parcels
-from weighbridge.sources import NoRowsError, head_of, is_readable, not_numbers
+from weighbridge.feeds.looking import HELD_UP, Looks, passed_over
+from weighbridge.feeds.taken import Taken, place_within, restored
+from weighbridge.sources import NoRowsError, head_of, not_numbers
 
-LONG_AGO = 60.0
-
-
-class _Seen(NamedTuple):
-    """A file at an earlier look."""
-
-    size: int
-    modified: int
-    since: float
+# Files of lines, to which a writer can append.
+APPENDABLE = (".csv", ".jsonl")
 
 
 class DirectoryFeed:
@@ -35,6 +37,19 @@ class DirectoryFeed:
     name (``.x``, ``x.tmp``, ``x.part``) that was seen before. Files are taken in the order of
     their names: one that comes later and sorts before is not read but noticed. Name files so that
     they sort as they come.
+
+    Lines that are appended to a .csv or .jsonl file after it was taken are read on, when it has
+    stood still again and before the next file is taken. So as long as only the newest file grows,
+    the rows come in the order of names, and within a file of lines, whenever they were written: a
+    run that was killed and goes on sees what it would have seen. Lines that are appended to an
+    earlier file are read when they are found, with a notice that their order is that of
+    arrival. This holds for the 64 files read last, which the cursor remembers; a change of older
+    ones is a notice alone. A file that no longer begins as it did when it was read (by size and a
+    digest of its first and last 4096 bytes) was replaced: that is a notice, and it is not read
+    again. So is a changed .parquet or .npz file.
+
+    What cannot be read at all (a pipe, a loop of links, no permission) is passed over with a
+    notice, and a directory that is gone is waited for with `follow`.
 
     Args:
         path: the directory.
@@ -72,122 +87,172 @@ class DirectoryFeed:
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of the files, from the cursor on."""
-        columns, taken, last = self._columns, 0, ""
-        watched = _Watched(self.path, self.settle, self.patience)
+        looks = Looks(self.path, self.settle, self.patience, self.follow)
+        taken = Taken(self._columns)
         if cursor is not None:
             if not {"name", "taken", "columns", "offset"} <= set(cursor):
                 raise bad_cursor(cursor, self.describe())
-            columns, taken, last = cursor["columns"], int(cursor["taken"]), cursor["name"]
-            yield from self._read_file(last, columns, taken, cursor)
-            taken += 1
-            watched.expect(last, taken)
+            taken, name = restored(cursor, self._columns, self.describe())
+            looks.resume(taken)
+            yield from self._resume(name, taken, looks)
         while True:
-            name, late = watched.next_after(last, self.follow)
-            if late:
-                yield Parcel(None, notices=tuple(_late(one, last) for one in late))
-            if name is None and not self.follow:
-                break
-            if name is None:
+            found = looks.next(taken)
+            if found.notices:
+                yield Parcel(None, notices=found.notices)
+            if found.name is not None:
+                yield from self._take(found.name, taken, looks)
+            elif self.follow:
                 time.sleep(self.patience)
                 yield None
-                continue
-            try:
-                if columns is None:
-                    head = head_of(self.path / name, None, self._schema)
-                    columns = head.kept
-                    self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
-                yield from self._read_file(name, columns, taken, None)
-            except NoRowsError as error:
-                yield Parcel(None, notices=(Notice("gap", name, f"{error} It is passed over."),))
-            last, taken = name, taken + 1
-        if not taken:
+            else:
+                break
+        if not taken.count:
             raise DataError(f"There is no file with rows in {str(self.path)!r}.")
 
-    def _read_file(
-        self, name: str, columns: list[str] | None, taken: int, cursor: Cursor | None
-    ) -> Iterator[Parcel]:
+    def _resume(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel | None]:
+        """Read on in the file of the cursor, where an earlier process had not come to the end."""
         path = self.path / name
-        if not path.exists():  # files that were read may be cleared away
-            text = f"{name} is gone: rows of it that had not been read yet are missing."
-            yield Parcel(None, notices=(Notice("gap", name, text),))
-            return
-        place = {"name": name, "taken": taken, "columns": columns}
-        yield from read_parcels(path, columns or [], self._schema, place, cursor)
-
-
-class _Watched:
-    """What was seen of a directory at earlier looks."""
-
-    def __init__(self, path: Path, settle: float, patience: float) -> None:
-        self.path, self.settle, self.patience = path, settle, patience
-        self._seen: dict[str, _Seen] = {}
-        self._unfinished: dict[int, tuple[int, int]] = {}  # inodes under a temporary name
-        self._previous: dict[int, tuple[int, int]] = {}  # the same at the look before
-        self._passed: set[str] = set()
-        self._queue: list[str] = []  # names to come, the next one last
-        self._next_look = -math.inf
-        self._num_late = 0
-
-    def expect(self, last: str, taken: int) -> None:
-        """Of the files up to `last`, so many have been read by an earlier process."""
-        self._passed = {name for name in self._look() if name <= last}
-        self._num_late = max(0, len(self._passed) - taken)
-
-    def next_after(self, last: str, follow: bool) -> tuple[str | None, list[str]]:
-        """The next file that is complete, and those that came too late for their names."""
-        late = []
         began = time.monotonic()
-        # In a large directory a look takes its time: most of it is left for reading.
-        if began >= self._next_look:
-            names = self._look()
-            passed = {name for name in names if name <= last}
-            late = sorted(passed - self._passed)
-            self._passed = passed
-            self._queue = sorted(set(names) - passed, reverse=True)
-            took = time.monotonic() - began
-            self._next_look = began + max(self.patience, 20 * took) if follow else math.inf
-        if self._num_late:
-            late, self._num_late = [f"{self._num_late} of the files up to {last}", *late], 0
-        if not self._queue or (follow and not self._is_complete(self._queue[-1])):
-            return None, late
-        name = self._queue.pop()
-        self._seen.pop(name, None)
-        self._passed.add(name)
-        return name, late
+        while path.exists() and not looks.is_complete(name):
+            if time.monotonic() - began > HELD_UP * self.settle:
+                return  # it is read when it has stood still, as one that has grown
+            time.sleep(self.patience)
+            yield None
+        if path.exists():
+            yield from self._read_on(name, taken, looks)
+            return
+        taken.forget(name)  # files that were read may be cleared away
+        text = f"{shown(name)} is gone: rows of it that had not been read yet are missing."
+        yield Parcel(None, notices=(Notice("gap", name, text),))
 
-    def _look(self) -> list[str]:
-        """The names that can be read; remembers what stands under others."""
-        names = []
-        self._previous, self._unfinished = self._unfinished, {}
-        with os.scandir(self.path) as entries:
-            for entry in entries:
-                if is_readable(entry.name) and entry.is_file():
-                    names.append(entry.name)
-                else:
-                    with contextlib.suppress(FileNotFoundError):  # renamed while we looked
-                        status = entry.stat()
-                        self._unfinished[entry.inode()] = (status.st_size, status.st_mtime_ns)
-        return names
+    def _take(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+        """Read a file that is next, or that is not what it was when it was read."""
+        if name > taken.last:
+            try:
+                mark = mark_file(self.path / name)
+            except FileNotFoundError:
+                looks.lost(name)
+                return
+            except OSError as error:
+                taken.begin(name)
+                looks.leave(name)
+                yield Parcel(None, notices=(passed_over(name, reason_of(error)),))
+                return
+            taken.begin(name)
+            yield from self._read_file(name, mark, None, taken, looks)
+        else:
+            yield from self._read_on(name, taken, looks)
 
-    def _is_complete(self, name: str) -> bool:
+    def _read_on(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+        """Read what a file has beyond the place where reading ended, if it is still that file."""
+        before = taken.files[name]
+        old = before.mark
         try:
-            status = os.stat(self.path / name)
-        except FileNotFoundError:  # gone again: the next look will tell
-            self._next_look = -math.inf
-            return False
-        now = (status.st_size, status.st_mtime_ns)
-        known = {**self._previous, **self._unfinished}.get(status.st_ino)
-        if known == now:  # the same file, renamed: an inode alone may have been used anew
-            return True
-        seen = self._seen.get(name)
-        if seen is None or (seen.size, seen.modified) != now:
-            self._seen[name] = _Seen(*now, time.monotonic())
-            # A file that was last written long ago need not be watched.
-            return time.time() - status.st_mtime > max(self.settle, LONG_AGO)
-        return time.monotonic() - seen.since >= self.settle
+            file = open_regular(self.path / name)
+        except FileNotFoundError:
+            looks.lost(name)
+            return
+        except OSError as error:
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(passed_over(name, reason_of(error)),))
+            return
+        try:
+            mark = mark_of(file)
+            same = old is None or old.holds_for(file)
+            completed = old is not None and same and line_goes_on(file, old.size)
+        finally:
+            os.close(file)
+        still = old is not None and mark[1:] == old[1:]
+        appendable = Path(name).suffix.lower() in APPENDABLE
+        if not same or not (appendable or still or old is None or mark.size == old.size):
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(_replaced(name),))
+            return
+        notices = []
+        if completed:
+            notices.append(_completed(name))
+        if name < taken.last and old is not None and mark.size > old.size:
+            notices.append(_out_of_order(name, taken.last))
+        if notices:
+            yield Parcel(None, notices=tuple(notices))
+        yield from self._read_file(name, mark, before.place, taken, looks)
+
+    def _read_file(
+        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+    ) -> Iterator[Parcel]:
+        """The parcels of a file from a place on.
+
+        The last one is handed out only if nobody wrote meanwhile: a line may have been half there.
+        """
+        path = self.path / name
+        held = list[Parcel]()  # the last with rows, and notices after it
+        problem: DataError | None = None
+        try:
+            if taken.columns is None:
+                head = head_of(path, None, self._schema)
+                taken.columns = head.kept
+                self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
+            place = taken.place(name, mark)
+            for parcel in read_parcels(path, taken.columns, self._schema, place, at):
+                if parcel.cursor is not None:
+                    yield from held
+                    held = []
+                held.append(parcel)
+        except DataError as error:
+            problem = error
+        looks.read(name, mark[:3])
+        if self.follow and not _is_as_before(path, mark):
+            if held and held[0].cursor is not None:
+                at = None if held[0].identifier is not None else place_within(held[0].cursor)
+            yield from self._leave_torn(name, mark, at, taken, looks)
+            return
+        if held and held[0].cursor is not None:
+            at = place_within(advanced(held[0].cursor, num_rows(held[0].values)))
+        taken.end(name, mark, at)
+        yield from held
+        if isinstance(problem, NoRowsError):
+            text = f"{problem} It is passed over."
+            yield Parcel(None, notices=(Notice("gap", name, text),))
+        elif problem is not None:
+            raise problem
+
+    def _leave_torn(
+        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+    ) -> Iterator[Parcel]:
+        """Someone wrote while a file was read: the next look finds that, and it is read on."""
+        whole = mark_whole_lines(self.path / name, mark)
+        if whole is None:
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(_replaced(name),))
+        else:
+            taken.end(name, whole, at)
 
 
-def _late(name: str, last: str) -> Notice:
-    return Notice(
-        "gap", name, f"{name} came after {last} had been read and sorts before it: not read."
+def _is_as_before(path: Path, mark: FileMark) -> bool:
+    try:
+        return mark.is_at(os.stat(path))
+    except OSError:  # cleared away while it was read: all that was there is read
+        return True
+
+
+def _replaced(name: str) -> Notice:
+    text = (
+        f"{shown(name)} is not what it was when it was read: it was replaced or written anew. It "
     )
+    text += "is not read again, and rows of it that had not been read are missing. Give new rows a "
+    return Notice("gap", name, text + "new file, or append to it.")
+
+
+def _completed(name: str) -> Notice:
+    text = f"The last line of {shown(name)} had no end when it was read, and was written on since: "
+    return Notice("changed", name, text + "it may count as it was then. Write whole lines.")
+
+
+def _out_of_order(name: str, last: str) -> Notice:
+    text = (
+        f"{shown(name)} has grown after {shown(last)} was taken: its new rows are read now, in the "
+    )
+    return Notice("changed", name, text + "order in which they were found.")
