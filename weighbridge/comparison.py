@@ -305,7 +305,7 @@ def compare(
         tolerance: for models: standard error (nats) of each log evidence to reach.
         time_limit: for models: seconds after which no more islands are added, all models together.
         progress: for models: True or False, or a reporter; by default a bar on a terminal or in a
-            notebook.
+            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
         same_data: for results: those that were made on different data are refused, which have
             other numbers of observations, or other rows in columns of the same name and shape (in
             whatever order). False compares them all the same, and says so in ``remarks``.
