@@ -65,7 +65,7 @@ def weigh(num_rows: int, form: str) -> dict[str, Any]:
     result = wb.evidence(wb.Model(prior, log_likelihood), data, seed=0, progress=False)
     return {
         "seconds": time.perf_counter() - began,
-        "steps": float(result.diagnostics["annealing_steps"]),
+        "steps": float(result.trace["annealing_steps"].sum()),
         "error": result.std_error,
         "off": result.log_evidence - exact(data),
         "status": ", ".join(flag.label for flag in result.flags) or "ok",
@@ -91,7 +91,7 @@ def measured(num_rows: int, repeats: int) -> tuple[list[list[str]], float]:
     for form, found in tries.items():
         seconds, steps, error, off = (statistics.median(t[c] for t in found) for c in COLUMNS)
         remark = "yes" if found[0]["remark"] else "no"
-        numbers = [f"{seconds:.1f}", f"{steps:.0f}", f"{off:+.4f}", f"{error:.4f}"]
+        numbers = [f"{seconds:.1f}", f"{steps:.0f}", f"{off:+.1e}", f"{error:.1e}"]
         lines.append([f"{num_rows:,}", form, *numbers, found[0]["status"], remark])
     pairs = zip(*(tries[form] for form in reversed(FORMS)))
     return lines, statistics.median(slow["seconds"] / fast["seconds"] for slow, fast in pairs)

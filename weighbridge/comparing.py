@@ -16,6 +16,7 @@ from weighbridge.comparison import Comparison
 from weighbridge.competitor import Competitor, as_it_is
 from weighbridge.data import RowPolicy
 from weighbridge.estimators import Method, choose
+from weighbridge.fingerprint import Fingerprint
 from weighbridge.interrupts import interruptible
 from weighbridge.model import Model
 from weighbridge.model_probabilities import check_prior_odds, model_probabilities
@@ -112,8 +113,9 @@ def compare(
         remarks = _different_data(results)
         if remarks and same_data:
             raise MethodError(
-                f"{remarks[0]} Their evidences cannot be compared: run them on the same data. If "
-                "that is what you want all the same, pass same_data=False."
+                f"{remarks[0]} Evidences of different data cannot be compared: run the models on "
+                "the same data. Where only features differ, give columns that differ names that "
+                "differ, or pass same_data=False."
             )
         given = (data, tolerance, time_limit, quarantine)
         if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
@@ -155,6 +157,14 @@ def _weigh(
             quarantine=bad_rows.quarantine,
             reporter=reporter,
         )
+
+
+def _hint(one: Fingerprint, other: Fingerprint) -> str:
+    """What a user may know and nobody else: that these are other features of the same rows."""
+    alike = one.same_beside_features(other)
+    if not alike or alike == sorted(one.columns.keys() & other.columns.keys()):
+        return ""
+    return f" The same are {', '.join(alike)}: what differs may be other features of the same rows."
 
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
@@ -226,5 +236,6 @@ def _different_data(results: Mapping[str, Evidence]) -> list[str]:
             found.append(
                 f"{one!r} and {other!r} were weighed on different data: "
                 f"{' and '.join(told[:3])} {'differs' if len(told) == 1 else 'differ'}."
+                + _hint(known[one], known[other])
             )
     return found

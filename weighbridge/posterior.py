@@ -296,6 +296,7 @@ class Posterior(Shown):
             "seconds": list(self.seconds),
             "remarks": list(self.remarks),
             "max_depth": self.max_depth,
+            "columns_left_out": list(self.columns_left_out),
             "leaves": [len(leaves) for leaves in chains],
             "plain": {k: v for k, v in self.state.items() if k != "chains"},
         }
@@ -320,6 +321,8 @@ class Posterior(Shown):
                 remarks=tuple(map(str, metadata["remarks"])),
                 max_depth=metadata["max_depth"],
                 state={**metadata["plain"], "chains": chains},
+                # Older files do not have it.
+                columns_left_out=tuple(map(str, metadata.get("columns_left_out", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is not a complete posterior: {error!r}.") from error

@@ -103,6 +103,7 @@ def sample(
     sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
     if posterior is not None:
         drawn = sampler.resume(posterior, num_samples)
+        left_out = tuple(dict.fromkeys((*posterior.columns_left_out, *left_out)))
     else:
         drawn = sampler.run(num_samples, num_warmup, initial)
     return replace(drawn, columns_left_out=left_out)

@@ -63,6 +63,8 @@ def plot_optimum(
 
 def _draw_starts(axes: Axes, optima: np.ndarray) -> None:
     """Of starts that fail altogether there is no place: they are counted."""
+    from weighbridge.plots.ticks import SeparateNumbers
+
     behind = optima[0] - optima
     known = np.isfinite(behind)
     places = np.arange(1, len(optima) + 1)
@@ -71,6 +73,7 @@ def _draw_starts(axes: Axes, optima: np.ndarray) -> None:
         axes.plot(places[chosen], behind[chosen], marker, color=colour, linestyle="none")
     if behind[known].max() > 100 * SEEN:
         axes.set_yscale("symlog", linthresh=0.1)
+        axes.yaxis.set_major_formatter(SeparateNumbers())
     else:
         axes.set_ylim(-0.1, 1.0)
     axes.invert_yaxis()
@@ -78,7 +81,9 @@ def _draw_starts(axes: Axes, optima: np.ndarray) -> None:
     axes.set_xlabel("start, the best first")
     axes.set_ylabel("nats below the best")
     if not known.all():
-        axes.set_title(f"{np.sum(~known):,} starts ended nowhere", loc="left", fontsize="small")
+        lost = int(np.sum(~known))
+        told = f"{lost:,} start{'' if lost == 1 else 's'} ended nowhere"
+        axes.set_title(told, loc="left", fontsize="small")
 
 
 def _draw_values(axes: Axes, values: Mapping[str, float], errors: Mapping[str, float]) -> None:
