@@ -1,5 +1,9 @@
 """Results in ArviZ, of the generation that is installed: `make test-long` runs it in both."""
 
+import importlib.metadata
+import importlib.util
+import sys
+
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -67,7 +71,14 @@ def test_summary_and_loo(model, posterior):
     assert float(elpd) == pytest.approx(ours.elpd, abs=0.05)
 
 
-# Of the newer generation arviz-plots 0.8 cannot be imported beside matplotlib 3.11.
+def draws_with_arviz_1():
+    """Whether ArviZ 1's figures are there; the extra `arviz` brings what they need."""
+    if generation() == 0 or importlib.util.find_spec("arviz_plots") is None:
+        return False
+    newest = tuple(map(int, importlib.metadata.version("matplotlib").split(".")[:2]))
+    return newest < (3, 11) or sys.version_info >= (3, 12)
+
+
 @pytest.mark.skipif(generation() != 0, reason="arviz 0.x draws; its environment is test-long's")
 def test_trace_plot(posterior):
     import matplotlib
@@ -75,6 +86,16 @@ def test_trace_plot(posterior):
     matplotlib.use("Agg")
     axes = plot_trace(posterior.to_arviz())
     assert axes.shape == (2, 2)
+
+
+@pytest.mark.skipif(not draws_with_arviz_1(), reason="arviz-plots is not there, or cannot be used")
+def test_trace_plot_of_arviz_1(posterior, tmp_path):
+    import arviz_plots
+
+    drawn = arviz_plots.plot_trace(posterior.to_arviz(), backend="matplotlib")
+    drawn.savefig(tmp_path / "trace.png")
+    assert {"a", "w"} <= set(drawn.viz["plot"].data_vars)
+    assert (tmp_path / "trace.png").stat().st_size > 10_000
 
 
 def test_an_evidence_goes_as_one_chain(model):

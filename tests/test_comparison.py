@@ -115,13 +115,15 @@ def test_the_table():
     table = compare(results)
     spread = f"{table.probability_errors['better']:.4f}"
     lines = str(table).splitlines()
-    titles = "log evidence +- log Bayes factor +- probability +- against it"
+    titles = "log evidence +- log Bayes factor +- probability +- against it caution"
     assert " ".join(lines[0].split()) == titles
     assert lines[1].split()[:7] == ["better", "-1010.50", "0.12", "0.00", "0", "0.9399", spread]
     assert lines[2].split()[:5] == ["worse", "-1013.25", "0.25", "-2.75", "0.28"]
-    assert lines[2].endswith("strong")
+    assert lines[1].endswith("heated, and 1 more")
+    assert lines[2].split()[-2:] == ["strong", "heated"]
     assert lines[3] == "1,200 observations, 7 skipped"
     assert lines[4:] == [
+        f"  {table.caution}",
         f"  better, worse: {Status.HEATED}",
         f"  better: {Status.LOW_ESS}",
     ]
@@ -316,3 +318,34 @@ def test_the_figure_shows_how_the_factors_came_about():
     other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 8, chunk_size=33))
     mixed = compare({"near": table.results["near"], "far": other})
     assert len(mixed.plot().axes) == 2
+
+
+FLAGS = (Status.ISLANDS_DISAGREE, Status.LOW_ESS)
+
+
+def test_flagged_models_are_marked_in_the_table():
+    """The wrong one of three planet models stood first with 0.99, and its flag only below."""
+    table = compare({"one": made(-133.0), "two": made(-127.0, flags=FLAGS)})
+    head, first, second, *below = str(table).splitlines()
+    assert head.endswith("caution")
+    assert first.startswith("two")
+    assert first.endswith("islands disagree, and 1 more")
+    assert "islands" not in second
+    assert below[1].strip() == table.caution
+    assert table.caution.endswith("rest on flagged evidences: two")
+    sound = compare({"one": made(-133.0), "two": made(-127.0)})
+    assert "caution" not in str(sound)
+    assert sound.caution == ""
+
+
+def test_flagged_models_are_marked_in_the_figure_and_on_the_page():
+    table = compare({"one": made(-133.0), "two": made(-127.0, flags=FLAGS)})
+    for flagged, plain in (table.plot().axes[0].get_yticklabels(),):
+        assert flagged.get_text().replace("\n", " ") == (
+            "two caution: islands disagree, few effective particles"
+        )
+        assert plain.get_text() == "one"
+        assert flagged.get_color() != plain.get_color()
+    page = table._repr_html_()
+    assert page.index(table.caution) < page.index("<table")
+    assert page.count(table.caution) == 1

@@ -237,3 +237,20 @@ def test_models_on_one_stream(online, model):
     assert {name: r.fingerprint for name, r in found.items()} == dict.fromkeys(
         ["a", "b", "late"], online.fingerprint
     )
+
+
+def test_other_features_of_the_same_rows_are_refused_with_the_way_out():
+    """Names of columns decide; only the user knows that `x` holds other features."""
+    other = result(ROWS | {"x": ROWS["x"][:, ::-1]}, -12.0)
+    with pytest.raises(wb.MethodError, match=r"same are k, y.*other features.*same_data=False"):
+        wb.compare({"a": result(ROWS), "b": other})
+    assert (
+        "other features" in wb.compare({"a": result(ROWS), "b": other}, same_data=False).remarks[0]
+    )
+    renamed = ROWS | {"x2": ROWS["x"][:, ::-1]}
+    del renamed["x"]
+    assert not wb.compare({"a": result(ROWS), "b": result(renamed)}).remarks
+    shifted = result(ROWS | {"y": ROWS["y"] + 1.0})
+    with pytest.raises(wb.MethodError, match="the column 'y' differs") as refused:
+        wb.compare({"a": result(ROWS), "b": shifted})
+    assert "other features of" not in str(refused.value)

@@ -366,3 +366,19 @@ def test_scales_that_differ_are_told(capsys):
     quiet = wb.evidence(reads("a"), rows, QUICK, progress=False)
     assert quiet.remarks == []
     assert capsys.readouterr().err == ""
+
+
+def test_what_was_left_out_is_remembered_in_files(tmp_path):
+    """After ``load`` a run, and a posterior, had forgotten it."""
+    small = wb.SGAIS(num_islands=2, num_particles=8)
+    online = wb.Online(MODEL, small)
+    online.update({"y": [0.1, 0.4, -0.2], "city": CITIES})
+    online.save(tmp_path / "run")
+    again = wb.Online.load(tmp_path / "run", MODEL, small)
+    assert again.result().columns_left_out == ["city"]
+    again.update({"y": [0.3], "city": [7.0]})  # what was left out once stays out
+    assert again.result().columns_left_out == ["city"]
+    draws = np.zeros((1, 4))
+    posterior = wb.Posterior({"mu": draws}, draws[..., None], {}, columns_left_out=("city",))
+    posterior.save(tmp_path / "posterior")
+    assert wb.Posterior.load(tmp_path / "posterior").columns_left_out == ("city",)

@@ -193,3 +193,25 @@ def test_discrete_distributions_can_be_drawn_from():
 def test_what_makes_no_sense_is_refused(function, over, settings, message):
     with pytest.raises(wb.MethodError, match=message):
         wb.integrate(function, over, **settings)
+
+
+def test_the_path_of_an_integral_ends_at_its_value():
+    for method, least in (("monte_carlo", 4), ("sobol", 64)):
+        found = wb.integrate(lambda x: x**2, dist.Normal(0, 1), num_draws=1024, method=method)
+        draws, values, errors = np.array(found.path).T
+        assert found.path[-1] == (1024, found.value, found.std_error)
+        assert draws[0] == least
+        assert np.all(np.diff(np.log2(draws)) == 1)
+        assert np.all(np.abs(values - 1) < 5 * errors + 0.5)
+
+
+def test_a_density_that_is_zero_at_the_first_draws_has_a_shorter_path():
+    found = wb.integrate(
+        lambda x: x,
+        lambda x: jnp.where(x > 1.5, 0.0, -jnp.inf),
+        num_draws=1024,
+        proposal=dist.Normal(0, 1),
+        seed=2,
+    )
+    assert found.path[-1][0] == 1024
+    assert all(np.isfinite(value) for _, value, _ in found.path)

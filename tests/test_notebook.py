@@ -122,6 +122,7 @@ def test_the_table_alone_without_matplotlib(monkeypatch):
         read = Reader(thing._repr_html_())
         assert "table" in read.tags
         assert not read.images
+        assert not any("could not be drawn" in text for text in read.texts)
 
 
 def test_draws_that_cannot_be_drawn_do_not_hide_the_numbers():
@@ -156,3 +157,16 @@ def test_no_windows_no_figures_left_and_the_backend_as_it_was():
         SHOWN[name]._repr_html_()
     assert (dict(matplotlib.rcParams), pyplot.get_fignums()) == before
     assert matplotlib.get_backend() == backend
+
+
+def test_a_figure_that_fails_says_why_in_its_place(monkeypatch):
+    """Every error was dropped: a broken plot looked like a result without a figure."""
+
+    def fail(*_, **__):
+        raise ZeroDivisionError("<nowhere>")
+
+    monkeypatch.setattr(wb.Evidence, "plot_posterior", fail)
+    read = Reader(evidence()._repr_html_())
+    assert "The figure could not be drawn: ZeroDivisionError: <nowhere>" in read.texts
+    assert "table" in read.tags
+    assert not read.images

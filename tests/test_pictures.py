@@ -78,6 +78,18 @@ def history():
     return table
 
 
+def optimum(optima=(-9.0, -9.0, -10.5, -np.inf), notes=("3 of 4 starts ended here",), entries=2):
+    values, errors = 10.5 + np.arange(entries), np.full(entries, 0.1)
+    return wb.Optimum({"w": values, "s": np.array(1e6 + 0.1)}, -9.0,
+                      {"w": errors, "s": np.array(0.5)}, "posterior", "constrained",
+                      np.array(optima), np.zeros((len(optima), entries + 1)), notes)  # fmt: skip
+
+
+def integral():
+    path = tuple((2**k, 10.5 + 2.0**-k, 2.0 ** -(k / 2)) for k in range(3, 12))
+    return wb.Integral(path[-1][1], path[-1][2], path[-1][0], path[-1][0], 0.2, path)
+
+
 FIGURES = {
     "path": lambda **k: evidence(trace=tempered(), answer="bridge").plot(**k),
     "rows": lambda **k: evidence(trace=over_rows(), log_evidence=-1.4e6, std_error=0.1).plot(**k),
@@ -107,13 +119,16 @@ FIGURES = {
         generator(1).normal(size=9), generator(2).normal(size=9), lower=(0.0, 0.1),
         upper=(1.0, np.nan), **k,
     ),
+    "optimum": lambda **k: optimum().plot(**k),
+    "integral": lambda **k: integral().plot(**k),
 }  # fmt: skip
 # How many panels each has, to be given as axes.
 PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (2, 3),
           "pairs of chains": (2, 2), "autocorrelation": (3, 1), "energy": (1, 2),
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),
-          "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1)}  # fmt: skip
+          "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1),
+          "optimum": (1, 2), "integral": (1, 1)}  # fmt: skip
 
 
 # --- ticks ---------------------------------------------------------------------------------------
@@ -422,3 +437,34 @@ def test_many_sensitivities_show_the_largest():
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == [f"w[{k}]" for k in range(10, 40)]
     assert "30 of 40 entries" in figure.get_suptitle()
+
+
+def test_the_starts_of_an_optimum_and_its_notes_are_drawn():
+    left, right = optimum().plot().axes
+    heights = np.concatenate([line.get_ydata() for line in left.lines])
+    np.testing.assert_allclose(np.sort(heights), [0.0, 0.0, 1.5])
+    assert left.get_title(loc="left") == "1 start ended nowhere"
+    assert [label.get_text() for label in right.get_yticklabels()] == ["w[0]", "w[1]", "s"]
+    figure = optimum(entries=30).plot()
+    assert "note: 3 of 4 starts ended here" in figure.get_suptitle()
+    assert "the first 20 of 31 entries" in figure.get_suptitle()
+    assert len(figure.axes[1].get_yticks()) == 20
+
+
+def test_an_integral_tells_in_its_figure_that_it_cannot_be_trusted():
+    heavy = wb.Integral(1.0, 0.1, 1000, 12.0, 0.9)
+    assert "do not trust the error" in heavy.plot().get_suptitle().replace("\n", " ")
+
+
+def test_subfigures_do_not_overlap():
+    """Without a layout the labels of one part lay over those of its neighbour."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 5))
+    left, right = figure.subfigures(1, 2)
+    compared().plot(axes=left)
+    chains().plot(["w[0]", "b"], axes=right)
+    figure.draw_without_rendering()
+    boxes = [part.get_tightbbox() for part in (left, right)]
+    assert boxes[0].x1 <= boxes[1].x0
+    assert boxes[0].x0 >= 0

@@ -10,7 +10,7 @@ import types
 import pytest
 from rich.console import Console
 
-from weighbridge import AIS, SGAIS, SMC, Evidence, board, evidence, progress, zoo
+from weighbridge import AIS, SGAIS, SMC, Evidence, board, evidence, log_lines, progress, zoo
 from weighbridge.board import Notebook, Row, Terminal
 from weighbridge.chain_progress import ChainBars, ChainLines, choose_chain_reporter
 from weighbridge.progress import Bar, Lines, Silent, choose_reporter
@@ -111,12 +111,15 @@ def test_the_cursor_comes_back():
 
 @pytest.mark.parametrize(
     ("progress", "on_terminal", "elsewhere"),
-    [(None, Bar, Silent), (True, Bar, Lines), (False, Silent, Silent)],
+    [(None, Bar, Lines), (True, Bar, Lines), (False, Silent, Silent)],
 )
 def test_choice(monkeypatch, progress, on_terminal, elsewhere):
     for stream, expected in ((Stream(), on_terminal), (io.StringIO(), elsewhere)):
         monkeypatch.setattr("sys.stderr", stream)
-        assert type(choose_reporter(progress)) is expected
+        found = choose_reporter(progress)
+        assert type(found) is expected
+        if expected is Lines:
+            assert found.unasked == (progress is None)
     own = Silent()
     assert choose_reporter(own) is own
 
@@ -223,6 +226,69 @@ def test_lines_tell_what_is_done_before_there_are_numbers(monkeypatch):
     lines.close()
     time.sleep(0.05)
     assert stream.getvalue().count("\n") == 2, "after the end it says nothing"
+
+
+def unasked_lines(monkeypatch, stream):
+    monkeypatch.setattr("sys.stderr", stream)
+    return choose_reporter(None)
+
+
+def test_unasked_lines_come_after_ten_seconds_and_when_the_time_has_doubled(monkeypatch):
+    """Python without a terminal said nothing at all, however long a run took."""
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    lines = unasked_lines(monkeypatch, stream)
+    lines.start(1_000)
+    for second in range(1, 101):
+        clock.now = 100.0 + second
+        lines.update(10 * second, -float(second), 3.0, "linear")
+        lines.update(10 * second, -float(second), 3.0, "quadratic")
+    lines.close()
+    told = stream.getvalue().splitlines()
+    assert [line.partition("  ")[0] for line in told] == [
+        f"weighbridge: linear: {10 * second} of 1,000 rows" for second in (10, 20, 40, 80)
+    ]
+
+
+def test_unasked_lines_tell_of_compiling_only_if_it_lasts(monkeypatch):
+    monkeypatch.setattr(board, "PATIENCE", 0.0)
+    monkeypatch.setattr(log_lines, "UNASKED", 0.05)
+    stream = io.StringIO()
+    lines = unasked_lines(monkeypatch, stream)
+    lines.temper(0.0, 0.0, 0, "linear")
+    lines.temper(0.1, -1.0, 1, "linear")
+    assert stream.getvalue() == ""
+    lines.temper(0.0, 0.0, 0, "quadratic")
+    wait_for(lambda: stream.getvalue())
+    assert stream.getvalue() == "weighbridge: quadratic: compiling ...\n"
+    lines.close()
+
+
+def test_unasked_lines_of_chains(monkeypatch):
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    lines = choose_chain_reporter(None)
+    for second in range(25):
+        clock.now = 100.0 + second
+        lines.update(second % 4, second, 100, False, 0)
+    lines.close()
+    first, second = stream.getvalue().splitlines()
+    assert first == "weighbridge: chain 3: 10/100 draws  10.0 s"
+    assert second.endswith("20.0 s")
+
+
+def test_unasked_lines_never_end_a_run(monkeypatch):
+    """The stream may be closed, or a pipe whose reader is gone."""
+
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(log_lines, "UNASKED", 0.0)
+    for stream in (closed, Gone()):
+        unasked_lines(monkeypatch, stream).update(10, -1.0, 1.0)
+    assert isinstance(unasked_lines(monkeypatch, None), Silent)
 
 
 # --- bars appear by themselves when a run lasts -----------------------------------------------

@@ -301,3 +301,22 @@ def test_plot(result):
     assert title[0] == str(result).splitlines()[0]
     assert len(result.plot_posterior().axes) == 1
     assert len(result.plot_posterior(["mu"]).axes) == 1
+
+
+def test_a_flagged_result_says_so_wherever_it_is_shown():
+    power = np.array([0.1, 1.0])
+    trace = Trace(power=power, log_evidence=-9 * power, ess=np.array([32.0, 40.0]))
+    draws = {"mu": np.arange(30.0)}
+    sound = Evidence(-9.0, 0.1, 9, "smc", trace, draws, np.zeros(30))
+    flagged = replace(sound, flags=(Status.ISLANDS_DISAGREE,))
+    caution = "caution: islands disagree"
+    assert flagged.caution == caution
+    assert str(flagged.summary()).splitlines()[-1] == caution
+    assert caution in flagged.summary()._repr_html_()
+    assert caution in flagged.plot().axes[0].get_title(loc="left").splitlines()
+    assert caution in flagged.plot_posterior().get_suptitle().splitlines()
+    page = flagged._repr_html_()
+    assert page.index(caution) < page.index("<table")
+    assert sound.summary().notes == ()
+    for shown in (sound.plot().axes[0].get_title(loc="left"), sound._repr_html_()):
+        assert "caution" not in shown

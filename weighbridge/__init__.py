@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from weighbridge.catching_up import CatchUp
     from weighbridge.chains import Warmup
     from weighbridge.changes import Change, Changes
-    from weighbridge.comparison import Comparison, compare
+    from weighbridge.comparing import compare
+    from weighbridge.comparison import Comparison
     from weighbridge.comparison_update import ComparisonUpdate
     from weighbridge.criticism import Elpd, ElpdComparison, compare_loo, loo, waic
     from weighbridge.diagnostics import Summary, ess, mcse, rhat
@@ -108,7 +109,8 @@ _HOMES = {
     "calibration": ("Calibration", "sbc"),
     "chains": ("Warmup",),
     "changes": ("Change", "Changes"),
-    "comparison": ("Comparison", "compare"),
+    "comparing": ("compare",),
+    "comparison": ("Comparison",),
     "comparison_update": ("ComparisonUpdate",),
     "criticism": ("Elpd", "ElpdComparison", "compare_loo", "loo", "waic"),
     "diagnostics": ("Summary", "ess", "mcse", "rhat"),

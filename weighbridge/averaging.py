@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weighbridge.base import MethodError
-from weighbridge.comparison import Comparison, compare
+from weighbridge.comparing import compare
+from weighbridge.comparison import Comparison
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.prediction import Function, Prediction
 from weighbridge.result import Evidence

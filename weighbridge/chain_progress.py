@@ -9,7 +9,8 @@ from typing import Protocol, TextIO
 
 from weighbridge import board
 from weighbridge.board import Board, Row, Screen, Terminal, choose_screen
-from weighbridge.pace import Pace, Sparse, in_words
+from weighbridge.log_lines import LineLog
+from weighbridge.pace import Pace, in_words
 
 COMPILING = "compiling ..."
 
@@ -44,45 +45,39 @@ class SilentChains:
 
 
 class ChainLines:
-    """Plain lines for logs and pipes, ever fewer of them."""
+    """Plain lines for logs and pipes, ever fewer of them.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._began = time.perf_counter()
-        self._sparse = Sparse(self._began)
+    Args:
+        stream: where they go.
+        unasked: whether nobody asked for them: only a run that lasts says something then.
+    """
+
+    def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
+        self._log = LineLog(stream, unasked=unasked)
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
         self._has_begun = False
 
     def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
         """Print one line, if it is time for one."""
         with self._lock:
-            if not done and not self._has_begun and self._timer is None:
-                self._timer = threading.Timer(board.PATIENCE, self.say, [COMPILING])
-                self._timer.daemon = True
-                self._timer.start()
+            if not done and not self._has_begun and not self._log.is_waiting:
+                self._log.later(COMPILING)
             if not done:
                 return
-            self._hush()
+            self._log.hush()
             self._has_begun = True
-            now = time.perf_counter()
-            if now - self._began < board.PATIENCE or not self._sparse.is_due("", now):
+            if self._log.passed < board.PATIENCE or not self._log.is_due():
                 return
         text = _words(done, total, warming, divergent)
-        self.say(f"chain {chain + 1}: {text}  {now - self._began:.1f} s")
+        self.say(f"chain {chain + 1}: {text}  {self._log.passed:.1f} s")
 
     def say(self, text: str) -> None:
         """One line."""
-        print(text, file=self._stream, flush=True)
+        self._log.write(text)
 
     def close(self) -> None:
         """Say nothing more."""
-        self._hush()
-
-    def _hush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._log.hush()
 
 
 class ChainBars:
@@ -121,10 +116,13 @@ def _words(done: int, total: int, warming: bool, divergent: int) -> str:
 
 
 def choose_chain_reporter(progress: bool | None) -> ChainReporter:
-    """The reporter of chains for a ``progress`` argument: None shows bars where they can be."""
+    """The reporter of chains for a ``progress`` argument, as ``progress.choose_reporter`` does."""
     if progress is False:
         return SilentChains()
     screen = choose_screen()
     if screen is not None:
         return ChainBars(screen)
-    return SilentChains() if progress is None else ChainLines(sys.stderr)
+    # A program without windows has no stream at all.
+    return (
+        SilentChains() if sys.stderr is None else ChainLines(sys.stderr, unasked=progress is None)
+    )

@@ -11,11 +11,11 @@ from typing import Any
 from weighbridge.base import MethodError, Status
 from weighbridge.catching_up import CatchUp, replay, take_kept
 from weighbridge.changes import Change, Changes
-from weighbridge.comparison import check_prior_odds, model_probabilities
 from weighbridge.contest import Contest, Methods, check_models, choose_methods, latest
 from weighbridge.data import RowPolicy
 from weighbridge.estimators import Method
 from weighbridge.model import Model
+from weighbridge.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.numerics import check_seed
 from weighbridge.parallel import in_threads
 from weighbridge.result import Evidence

@@ -25,10 +25,16 @@ class Table(Tabular, Shown):
     mu   0.5  0.1
     >>> table["mu", "sd"]
     0.1
+
+    Attributes:
+        columns: their names.
+        rows: a cell for each column, by the name of the row.
+        notes: what a reader should know before trusting the numbers; printed below them.
     """
 
     columns: tuple[str, ...]
     rows: Mapping[str, Sequence[float | str]]
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, cell: tuple[str, str]) -> float | str:
         row, column = cell
@@ -55,7 +61,7 @@ class Table(Tabular, Shown):
         return Frame(columns, list(self.rows))
 
     def _page(self) -> Page:
-        return Page("", self.columns, self.texts())
+        return Page("", self.columns, self.texts(), self.notes)
 
     def __str__(self) -> str:
         body = [[name, *cells] for name, cells in self.texts().items()]
@@ -66,7 +72,7 @@ class Table(Tabular, Shown):
             cells = [row[0].ljust(widths[0])]
             cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
             lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def scalar_entries(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

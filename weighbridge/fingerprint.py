@@ -124,6 +124,24 @@ class Fingerprint:
                 found.append(f"the order of the column {name!r}")
         return sorted(found)
 
+    def same_beside_features(self, other: Fingerprint) -> list[str]:
+        """Columns that agree, where all that differ may be other features of the same rows.
+
+        Those hold several numbers a row, as a matrix of features does. Nobody but the user knows
+        whether they are: a target may have several numbers too.
+
+        >>> x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
+        >>> seen = Fingerprint().add({"x": x, "y": y}, np.ones(3))
+        >>> Fingerprint().add({"x": x + 1, "y": y}, np.ones(3)).same_beside_features(seen)
+        ['y']
+        >>> Fingerprint().add({"x": x, "y": y + 1}, np.ones(3)).same_beside_features(seen)
+        []
+        """
+        common = self.columns.keys() & other.columns.keys()
+        alike = [n for n in common if self.columns[n][:2] == other.columns[n][:2]]
+        unlike = [n for n in common if n not in alike and not self.columns[n][0]]
+        return [] if unlike else sorted(alike)
+
     def plain(self) -> dict[str, Any]:
         """Its entries, for a file."""
         return {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,18 @@ import numpyro.distributions as dist
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
+from weighbridge import plots
 from weighbridge.base import Array, MethodError, ModelError
 from weighbridge.drawables import Box, Drawable, drawable
 from weighbridge.estimators.bridge import pareto_khat
 from weighbridge.numerics import check_count, check_seed, double_precision
 from weighbridge.own_arrays import with_own_arrays
 from weighbridge.travel import travels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 METHODS = ("monte_carlo", "sobol")
 # Independent scramblings of the quasi-random points, whose spread is the error.
@@ -31,6 +37,8 @@ BLOCK = 2**16
 HEAVY_TAIL = 0.7
 # Scipy's Sobol points are multiples of 2^-30: the middle of the step avoids the ends.
 HALF_STEP = 2.0**-31
+# Draws (of each replicate) that an estimate on the way is of, at least.
+LEAST_OF_PATH = 4
 
 
 @travels()
@@ -45,6 +53,8 @@ class Integral:
         ess: effective draws, by the importance weights; all of them without a proposal.
         pareto_k: shape of the tail of the terms that were summed; above 0.7 neither the value nor
             the error can be trusted. Infinite where fewer than 25 terms are not zero.
+        path: how it came about: numbers of draws that double, the estimates by so many of them, and
+            their standard errors.
 
     >>> print(Integral(1.0, 0.01, 1000, 1000.0, -0.2))
     1.0000 +- 0.0100 (1,000 draws)
@@ -57,6 +67,16 @@ class Integral:
     num_draws: int
     ess: float
     pareto_k: float
+    path: tuple[tuple[int, float, float], ...] = field(default=(), repr=False)
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The estimate as draws are added, with two standard errors either way.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
+        """
+        path = self.path or ((self.num_draws, self.value, self.std_error),)
+        return plots.plot_integral(path, title=str(self), axes=axes)
 
     @property
     def reliable(self) -> bool:
@@ -250,14 +270,8 @@ def _terms(
 def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: Weighing) -> Integral:
     """The estimate of each replicate, and what they say together."""
     self_normalised = weighing.density is not None
-    pairs = zip(heights, log_weights)
-    estimates, errors = zip(*(_estimate(h, w, self_normalised) for h, w in pairs))
-    replicates, num = len(estimates), heights.size
-    std_error = errors[0]
-    if replicates > 1:
-        # Widened for the tails of a Student-t with so few degrees.
-        widened = (replicates - 1) / (replicates - 3)
-        std_error = float(np.std(estimates, ddof=1) * math.sqrt(widened / replicates))
+    value, std_error = _joint(heights, log_weights, self_normalised)
+    num = heights.size
     flat = log_weights.ravel()
     ess = float(num)
     if weighing.weighs:
@@ -268,12 +282,41 @@ def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: Weighing) -
     if self_normalised:
         tails.append(pareto_khat(flat))
     return Integral(
-        value=float(np.mean(estimates)),
-        std_error=float(std_error),
+        value=value,
+        std_error=std_error,
         num_draws=num,
         ess=float(num) if ess > num * (1 - 1e-9) else ess,
         pareto_k=float(max(tails)),
+        path=(*_path(heights, log_weights, self_normalised), (num, value, std_error)),
     )
+
+
+def _joint(
+    heights: np.ndarray, log_weights: np.ndarray, self_normalised: bool
+) -> tuple[float, float]:
+    """The estimate by all replicates, and its standard error."""
+    pairs = zip(heights, log_weights)
+    estimates, errors = zip(*(_estimate(h, w, self_normalised) for h, w in pairs))
+    replicates, std_error = len(estimates), errors[0]
+    if replicates > 1:
+        # Widened for the tails of a Student-t with so few degrees.
+        widened = (replicates - 1) / (replicates - 3)
+        std_error = float(np.std(estimates, ddof=1) * math.sqrt(widened / replicates))
+    return float(np.mean(estimates)), float(std_error)
+
+
+def _path(
+    heights: np.ndarray, log_weights: np.ndarray, self_normalised: bool
+) -> Iterator[tuple[int, float, float]]:
+    """Estimates by a half of the draws, a quarter, ...; the fewest first, and not all of them."""
+    replicates, each = heights.shape
+    halvings = range(int(math.log2(each / LEAST_OF_PATH)), 0, -1) if each > LEAST_OF_PATH else ()
+    for first in (each >> halving for halving in halvings):
+        weights = log_weights[:, :first]
+        # A log density may be zero at all of so few draws: nothing can be said by them.
+        if np.isfinite(weights).any(axis=1).all():
+            found = _joint(heights[:, :first], weights, self_normalised)
+            yield replicates * first, *found
 
 
 def _estimate(

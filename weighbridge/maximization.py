@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge import plots
 from weighbridge.admission import require_model
 from weighbridge.base import Array, MethodError
 from weighbridge.climbing import SAME, Problem, anneal, polish
@@ -23,6 +25,11 @@ from weighbridge.priors import Parameters
 from weighbridge.tabular import Frame, Tabular
 from weighbridge.target import Span, Term
 from weighbridge.travel import travels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
 
 OBJECTIVES = ("posterior", "likelihood")
 SPACES = ("constrained", "unconstrained")
@@ -59,20 +66,41 @@ class Optimum(Tabular):
     notes: tuple[str, ...] = ()
 
     def _frame(self) -> Frame:
-        values = scalar_entries({name: value[None] for name, value in self.parameters.items()})
-        columns = {"value": [float(value[0]) for value in values.values()]}
+        values = _entries(self.parameters)
+        columns = {"value": list(values.values())}
         if self.std_errors is not None:
-            errors = scalar_entries({name: value[None] for name, value in self.std_errors.items()})
-            columns["std_error"] = [float(errors[name][0]) for name in values]
+            errors = _entries(self.std_errors)
+            columns["std_error"] = [errors[name] for name in values]
         return Frame(columns, list(values), "entry")
 
-    def __str__(self) -> str:
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """Where the starts have ended, and the parameters with their standard errors.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
+        """
+        errors = None if self.std_errors is None else _entries(self.std_errors)
+        title = "\n".join([self._heading(), *(f"note: {note}" for note in self.notes)])
+        return plots.plot_optimum(
+            self.optima, _entries(self.parameters), errors, title=title, axes=axes
+        )
+
+    def _heading(self) -> str:
         what = "likelihood" if self.objective == "likelihood" else f"posterior ({self.space})"
-        lines = [f"largest {what}: {self.log_density:.6g}"]
+        return f"largest {what}: {self.log_density:.6g}"
+
+    def __str__(self) -> str:
+        lines = [self._heading()]
         for name, value in self.parameters.items():
             error = "" if self.std_errors is None else f" +- {_text(self.std_errors[name])}"
             lines.append(f"  {name} = {_text(value)}{error}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _entries(parameters: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Scalar entries by their label."""
+    found = scalar_entries({name: value[None] for name, value in parameters.items()})
+    return {name: float(value[0]) for name, value in found.items()}
 
 
 def _text(value: np.ndarray) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weighbridge.base import MissingDependencyError, WeighbridgeError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -31,12 +33,14 @@ class Page(NamedTuple):
         columns: headings of the table.
         rows: its cells as texts, by the name of the row.
         remarks: what a user should know, a paragraph each.
+        caution: why not to trust the numbers, in a few words; it stands before them.
     """
 
     heading: str = ""
     columns: Sequence[str] = ()
     rows: Mapping[str, Sequence[str]] = {}
     remarks: Sequence[str] = ()
+    caution: str = ""
 
 
 class Shown:
@@ -61,6 +65,8 @@ def html_of(page: Page) -> str:
     '<p>a &lt; b</p><table...<td style="...:right">0.5</td></tr></tbody></table>'
     """
     parts = [f"<p>{escape(page.heading)}</p>"] if page.heading else []
+    if page.caution:
+        parts.append(f'<p style="font-weight:bold">{escape(page.caution)}</p>')
     if page.rows:
         parts.append(_table(page.columns, page.rows))
     if page.remarks:
@@ -100,17 +106,23 @@ def _is_text(cell: str) -> bool:
 
 
 def _picture(thing: Shown) -> str:
-    """The figure as an image within the text; nothing where there is none to be had."""
+    """The figure as an image within the text; nothing where there is none to be had.
+
+    One that cannot be drawn (draws that are not finite, ...) must not hide the numbers: in its
+    place stands why.
+    """
     buffer = io.BytesIO()
-    # A figure that cannot be drawn (no matplotlib, draws that are not finite, ...) must not hide
-    # the numbers; asked for by plot(), it says what is wrong.
     try:
         figure: Any = thing._small_figure()
         if figure is None:
             return ""
         figure.savefig(buffer, format="png", dpi=DRAWN)
-    except Exception:
+    except MissingDependencyError:  # figures are an extra, which nobody asked for here
         return ""
+    except Exception as error:  # whatever the drawing of a user's numbers raises
+        reason = (str(error).splitlines() or [""])[0]
+        kind = "" if isinstance(error, WeighbridgeError) else f"{type(error).__name__}: "
+        return f"<p>The figure could not be drawn: {escape(kind + reason)}</p>"
     width = round(SHOWN * figure.get_size_inches()[0])
     image = base64.b64encode(buffer.getvalue()).decode()
     style = f"width:{width}px;max-width:100%;background:white"

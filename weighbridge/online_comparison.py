@@ -12,7 +12,8 @@ from weighbridge.averaging import average
 from weighbridge.base import Status
 from weighbridge.catching_up import CatchUp
 from weighbridge.changes import Change, Changes
-from weighbridge.comparison import Comparison, compare_results
+from weighbridge.comparing import compare_results
+from weighbridge.comparison import Comparison
 from weighbridge.comparison_state import SCHEMA, check_entrants, entrants_state, restore_entrants
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.contest import Methods, check_models, choose_methods

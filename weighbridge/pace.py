@@ -50,18 +50,36 @@ class Sparse:
 
     A run of an hour has about twenty lines, one of a day about thirty.
 
+    Args:
+        began: when the run did.
+        first: seconds before the first line.
+        growth: time between two lines, as a share of what has passed at the first of them.
+
     >>> sparse = Sparse(began=0.0)
     >>> [second for second in range(60) if sparse.is_due("linear", float(second))]
     [0, 2, 4, 6, 9, 14, 21, 32, 48]
+    >>> late = Sparse(began=0.0, first=10.0, growth=1.0)
+    >>> [second for second in range(60) if late.is_due("linear", float(second))]
+    [10, 20, 40]
     """
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, first: float = 0.0, growth: float = GROWTH) -> None:
         self._began = began
+        self._first = began + first
+        self._growth = growth
         self._next: dict[str, float] = {}
+
+    def wait(self, name: str, now: float) -> float:
+        """Seconds until a line about this one is due; 0 or less if it is.
+
+        >>> Sparse(began=0.0, first=10.0).wait("linear", 4.0)
+        6.0
+        """
+        return self._next.get(name, self._first) - now
 
     def is_due(self, name: str, now: float) -> bool:
         """Whether a line about this one is to be written now; if so it counts as written."""
-        if now < self._next.get(name, self._began):
+        if self.wait(name, now) > 0:
             return False
-        self._next[name] = now + max(BETWEEN_LINES, GROWTH * (now - self._began))
+        self._next[name] = now + max(BETWEEN_LINES, self._growth * (now - self._began))
         return True

@@ -91,6 +91,8 @@ class Posterior(Shown):
     def summary(self, probability: float = PROBABILITY) -> export.Table:
         """Mean, standard deviation, HDI, Monte Carlo error, ESS and R-hat of every parameter.
 
+        Reasons for caution (``warnings``) stand below.
+
         Args:
             probability: mass inside the highest-density interval (HDI), the shortest there is.
 
@@ -98,7 +100,8 @@ class Posterior(Shown):
         >>> Posterior({"a": draws}, draws[..., None], {}).summary(0.5).columns[2:4]
         ('50% HDI low', '50% HDI high')
         """
-        return diagnostics.summarise(self.samples, probability)
+        table = diagnostics.summarise(self.samples, probability)
+        return replace(table, notes=self.warnings) if self.warnings else table
 
     def flat(self) -> dict[str, np.ndarray]:
         """The draws of all chains in one row, draw by draw.
@@ -125,7 +128,8 @@ class Posterior(Shown):
 
     def __str__(self) -> str:
         cautions = (f"  {caution}" for caution in self._cautions())
-        return "\n".join([self._header(), str(self.summary()), *cautions])
+        table = diagnostics.summarise(self.samples)
+        return "\n".join([self._header(), str(table), *cautions])
 
     def _page(self) -> Page:
         entries = self._first_entries(MOST_ROWS)
@@ -144,9 +148,12 @@ class Posterior(Shown):
         return {name: draws.reshape(shape).T for name, draws in flat.items()}
 
     def __repr__(self) -> str:
-        count = len(self.warnings)
-        said = f"; {count} warning{'' if count == 1 else 's'}" if count else ""
+        said = f"; {self._count_warnings()}" if self.warnings else ""
         return f"<Posterior: {self.num_chains} x {self.num_samples:,} draws{said}>"
+
+    def _count_warnings(self) -> str:
+        count = len(self.warnings)
+        return f"{count} warning{'' if count == 1 else 's'}"
 
     def extend(self, num_samples: int) -> Posterior:
         """So many more draws of every chain, from where they stand; bit for bit as in one run."""
@@ -191,7 +198,10 @@ class Posterior(Shown):
         """
         labelling = plots.Labelling(truths, labels, units)
         divergent = self.stats.get("divergent")
-        return plots.plot_chains(self.samples, divergent, names, labelling=labelling, axes=axes)
+        caution = f"caution: {self._count_warnings()}, see warnings" if self.warnings else ""
+        return plots.plot_chains(
+            self.samples, divergent, names, labelling=labelling, caution=caution, axes=axes
+        )
 
     def plot_autocorrelation(
         self,
@@ -286,6 +296,7 @@ class Posterior(Shown):
             "seconds": list(self.seconds),
             "remarks": list(self.remarks),
             "max_depth": self.max_depth,
+            "columns_left_out": list(self.columns_left_out),
             "leaves": [len(leaves) for leaves in chains],
             "plain": {k: v for k, v in self.state.items() if k != "chains"},
         }
@@ -310,6 +321,8 @@ class Posterior(Shown):
                 remarks=tuple(map(str, metadata["remarks"])),
                 max_depth=metadata["max_depth"],
                 state={**metadata["plain"], "chains": chains},
+                # Older files do not have it.
+                columns_left_out=tuple(map(str, metadata.get("columns_left_out", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is not a complete posterior: {error!r}.") from error

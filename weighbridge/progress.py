@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
 from typing import Protocol, TextIO
 
 from weighbridge import board
 from weighbridge.board import Board, Row, Screen, Terminal, choose_screen
-from weighbridge.pace import Pace, Sparse, in_words
+from weighbridge.log_lines import LineLog
+from weighbridge.pace import Pace, in_words
 
 COMPILING = "compiling"
 CHECKING = "checking"
@@ -108,25 +108,26 @@ class Forecast:
 
 
 class Lines:
-    """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers."""
+    """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Args:
+        stream: where they go.
+        unasked: whether nobody asked for them: only a run that lasts says something then.
+    """
+
+    def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
+        self.unasked = unasked
+        self._log = LineLog(stream, unasked=unasked)
         self._total: int | None = None
-        self._began = time.perf_counter()
-        self._sparse = Sparse(self._began)
         self._forecast = Forecast()
-        self._timer: threading.Timer | None = None
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
         """Print what is done, if it is still done after a moment."""
-        self._hush()
         if at_once:
-            self._write(text)
-            return
-        self._timer = threading.Timer(board.PATIENCE, self._write, [f"{text} ..."])
-        self._timer.daemon = True
-        self._timer.start()
+            self._log.hush()
+            self._log.write(text)
+        else:
+            self._log.later(f"{text} ...")
 
     def start(self, total: int | None) -> None:
         """Remember the total."""
@@ -138,12 +139,13 @@ class Lines:
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
         """Print one line, if it is time for one."""
-        self._hush()
-        now, left, of_total = time.perf_counter(), math.nan, ""
+        self._log.hush()
+        left, of_total = math.nan, ""
         if self._total:
             of_total = f" of {self._total:,}"
+            now = time.perf_counter()
             left = self._forecast.of_rows(label, rows, self._total, now)[1]
-        if self._sparse.is_due(label, now):
+        if self._log.is_due(label):
             done = f"{rows:,}{of_total} rows"
             self._print(label, done, log_evidence, f"{annealing_steps:.0f}", left)
 
@@ -156,37 +158,27 @@ class Lines:
         island_round: int = 0,
     ) -> None:
         """Print one line, if it is time for one."""
-        self._hush()
+        self._log.hush()
         name = _named(label, island_round)
         if not steps:
             self._forecast.begin(label)
             if island_round <= 1:
                 self.announce(_labelled(name, COMPILING))
             return
-        now = time.perf_counter()
-        left = self._forecast.of_power(label, power, now)[1]
-        if now - self._began >= board.PATIENCE and self._sparse.is_due(label, now):
+        left = self._forecast.of_power(label, power, time.perf_counter())[1]
+        if self._log.passed >= board.PATIENCE and self._log.is_due(label):
             self._print(name, f"power {power:.3g}", log_evidence, str(steps), left)
         if power >= 1:
             self.announce(_labelled(name, CHECKING))
 
     def close(self) -> None:
         """Say nothing more."""
-        self._hush()
-
-    def _hush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._log.hush()
 
     def _print(self, name: str, done: str, log_evidence: float, steps: str, left: float) -> None:
-        passed = f"{time.perf_counter() - self._began:.1f} s"
-        told = ", ".join(filter(None, (passed, in_words(left))))
+        told = ", ".join(filter(None, (f"{self._log.passed:.1f} s", in_words(left))))
         text = f"{done}  log evidence {log_evidence:.2f}  annealing steps {steps}  {told}"
-        self._write(_labelled(name, text))
-
-    def _write(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        self._log.write(_labelled(name, text))
 
 
 def _named(label: str, island_round: int) -> str:
@@ -281,7 +273,11 @@ class Bar:
 
 
 def choose_reporter(progress: bool | Reporter | None) -> Reporter:
-    """The reporter for a ``progress`` argument: None shows bars where they can be shown."""
+    """The reporter for a ``progress`` argument.
+
+    None shows bars where they can be shown; elsewhere only a run that lasts says something, in a
+    few lines.
+    """
     if progress is not None and not isinstance(progress, bool):
         return progress
     if progress is False:
@@ -289,4 +285,16 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
     screen = choose_screen()
     if screen is not None:
         return Bar(screen)
-    return Silent() if progress is None else Lines(sys.stderr)
+    # A program without windows has no stream at all.
+    return Silent() if sys.stderr is None else Lines(sys.stderr, unasked=progress is None)
+
+
+def is_watched(reporter: Reporter) -> bool:
+    """Whether somebody asked to be told, or looks at a screen: remarks may then come at once.
+
+    >>> is_watched(Lines(sys.stderr)), is_watched(Lines(sys.stderr, unasked=True))
+    (True, False)
+    """
+    return not isinstance(reporter, Silent) and not (
+        isinstance(reporter, Lines) and reporter.unasked
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,16 @@ class Evidence(Shown):
         """The gravest flag, or ``Status.OK``."""
         return self.flags[0] if self.flags else Status.OK
 
+    @property
+    def caution(self) -> str:
+        """The reasons for caution in a few words, as headings have them; empty if there is none.
+
+        >>> flags = (Status.ISLANDS_DISAGREE, Status.LOW_ESS)
+        >>> Evidence(-1.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), flags=flags).caution
+        'caution: islands disagree, few effective particles'
+        """
+        return caution_of(self.flags)
+
     def __str__(self) -> str:
         value = _digits(self.log_evidence, self.std_error)
         power = self.diagnostics.get("power_reached", 1.0)
@@ -127,15 +137,17 @@ class Evidence(Shown):
         entries = export.first_entries(self.samples, MOST_ROWS)
         heading, flags = str(self).splitlines()[0], [*map(str, self.flags), *self.remarks]
         if not entries:
-            return Page(heading, remarks=flags)
+            return Page(heading, remarks=flags, caution=self.caution)
         table = export.summarise(entries, self._weights(), PROBABILITY)
         more = export.num_entries(self.samples) - len(entries)
         below = [f"{more:,} more entries of the parameters: see summary()"] if more else []
-        return Page(heading, table.columns, table.texts(), (*flags, *below))
+        return Page(heading, table.columns, table.texts(), (*flags, *below), self.caution)
 
-    def _small_figure(self) -> Figure:
+    def _small_figure(self) -> Figure | None:
         names = list(export.first_entries(self.samples, MOST_ENTRIES))
-        return self.plot_posterior(names) if names else self.plot()
+        if names:
+            return self.plot_posterior(names)
+        return self.plot() if len(self.trace) else None
 
     @property
     def rows_skipped(self) -> int:
@@ -177,7 +189,8 @@ class Evidence(Shown):
         """Posterior mean, standard deviation and intervals of every parameter.
 
         Two intervals hold the probability: the equal-tailed one, between the quantiles that the
-        columns name, and the highest-density interval (HDI), the shortest there is.
+        columns name, and the highest-density interval (HDI), the shortest there is. Reasons for
+        caution stand below.
 
         Args:
             probability: mass inside the intervals.
@@ -190,7 +203,8 @@ class Evidence(Shown):
         """
         if not 0 < probability < 1:
             raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
-        return export.summarise(self.samples, self._weights(), probability)
+        table = export.summarise(self.samples, self._weights(), probability)
+        return replace(table, notes=(self.caution,)) if self.flags else table
 
     def _weights(self) -> np.ndarray:
         weights = np.exp(self.log_weights - np.max(self.log_weights))
@@ -245,7 +259,7 @@ class Evidence(Shown):
         """
         answer = plots.explain_answer(
             self.log_evidence, self.std_error, self.trace, self.diagnostics
-        )
+        )._replace(caution=self.caution)
         return plots.plot_paths({str(self).splitlines()[0]: self.trace}, answer=answer, axes=axes)
 
     def plot_posterior(
@@ -277,7 +291,7 @@ class Evidence(Shown):
         >>> [axes.get_xlabel() for axes in figure.axes]
         ['', 'slope (m/s)', 'w[8] (m/s)']
         """
-        title = str(self).splitlines()[0]
+        title = "\n".join(filter(None, (str(self).splitlines()[0], self.caution)))
         return plots.plot_posterior(
             self.samples,
             self._weights(),
@@ -374,6 +388,15 @@ class Evidence(Shown):
                 "elapsed": self.elapsed,
             }
         )
+
+
+def caution_of(flags: Sequence[Status]) -> str:
+    """Flags in a few words; the result itself says what they mean and what to do.
+
+    >>> caution_of([Status.ISLANDS_DISAGREE]), caution_of([])
+    ('caution: islands disagree', '')
+    """
+    return f"caution: {', '.join(flag.label for flag in flags)}" if flags else ""
 
 
 def counted(observations: int) -> str:

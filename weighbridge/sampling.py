@@ -66,7 +66,8 @@ def sample(
         batch_size: rows of a mini-batch, for kernels that use them.
         resume: a posterior, or a file that its ``save`` wrote: go on where its chains stand,
             without a warm-up.
-        progress: True or False; by default bars on a terminal or in a notebook.
+        progress: True or False; by default bars on a terminal or in a notebook, and
+            elsewhere, of a run that lasts for more than 10 s, a few lines on standard error.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them, or
             "quarantine": append them to a file, with the reason.
         quarantine: that file.
@@ -102,6 +103,7 @@ def sample(
     sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
     if posterior is not None:
         drawn = sampler.resume(posterior, num_samples)
+        left_out = tuple(dict.fromkeys((*posterior.columns_left_out, *left_out)))
     else:
         drawn = sampler.run(num_samples, num_warmup, initial)
     return replace(drawn, columns_left_out=left_out)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from weighbridge.base import CheckpointError
-from weighbridge.data import RowPolicy
+from weighbridge.data import RowPolicy, left_out_before
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
 from weighbridge.session import Session
@@ -77,6 +77,7 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
         "elapsed": session.elapsed,
         "weight_counts_rows": session.weight_counts_rows,
         "fingerprint": None if session.fingerprint is None else session.fingerprint.plain(),
+        "columns_left_out": [str(name) for name in session.left_out],
         "run": plain,
     }
 
@@ -96,7 +97,9 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
-    # Older files do not have it.
+    # Older files have neither.
+    for name in map(str, plain.get("columns_left_out", ())):
+        session.left_out.setdefault(name, left_out_before(name))
     known = plain.get("fingerprint")
     session.fingerprint = None if known is None else Fingerprint.from_plain(known)
 

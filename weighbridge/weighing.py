@@ -27,7 +27,7 @@ from weighbridge.estimators import (
 from weighbridge.interrupts import interruptible
 from weighbridge.model import Model
 from weighbridge.one_round import Policy, Weighing, held_rounds, is_shuffled, streamed_rounds
-from weighbridge.progress import Reporter, Silent, choose_reporter
+from weighbridge.progress import Reporter, choose_reporter, is_watched
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits, of_a_round, run_rounds
 from weighbridge.sources import Source, open_source
@@ -59,7 +59,8 @@ def evidence(
         tolerance: standard error (nats) to reach; islands are added until it is. Methods that
             temper all the data begin with half of theirs, which may be enough.
         time_limit: seconds after which no more islands are added.
-        progress: True or False, or a reporter; by default a bar on a terminal or in a notebook.
+        progress: True or False, or a reporter; by default a bar on a terminal or in a
+            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
@@ -133,7 +134,7 @@ def weigh_together(
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)
-        if not isinstance(reporter, Silent):
+        if is_watched(reporter):
             _tell_scales(competitors, source)
         if isinstance(method, Tempering):
             numbered = limits.tolerance is not None

@@ -122,7 +122,7 @@ def compare(
     reporter = reporter_of(quiet)
     with giving_back(reporter):
         from weighbridge import commands, plots
-        from weighbridge.comparison import compare_results
+        from weighbridge.comparing import compare_results
         from weighbridge.rounds import Limits
         from weighbridge.tables import Table
 

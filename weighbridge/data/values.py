@@ -204,6 +204,14 @@ def column_names(values: Values) -> list[str]:
     return [_leaf_name(path) for path, _ in tree_util.tree_flatten_with_path(values)[0]]
 
 
+def left_out_before(name: str) -> UnusableColumnError:
+    """What stands for the reason why a column was left out, in a run that was saved since."""
+    return UnusableColumnError(
+        f"The column {name!r} did not hold numbers when this run was saved, and was left out of "
+        "all rows so far. Begin a new run to use it."
+    )
+
+
 def columns_remark(names: Sequence[str]) -> list[str]:
     """What to say of columns that were left out: one line, or none.
 

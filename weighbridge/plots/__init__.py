@@ -9,8 +9,10 @@ from weighbridge.plots.correlation import plot_autocorrelation
 from weighbridge.plots.elpd import plot_elpd, plot_elpd_comparison
 from weighbridge.plots.energy import plot_energy
 from weighbridge.plots.history import plot_history
+from weighbridge.plots.integral import plot_integral
 from weighbridge.plots.labelling import Labelling
 from weighbridge.plots.models import plot_comparison
+from weighbridge.plots.optimum import plot_optimum
 from weighbridge.plots.paths import plot_paths
 from weighbridge.plots.posterior import plot_posterior
 from weighbridge.plots.predictions import plot_bands, plot_draws
@@ -34,6 +36,8 @@ __all__ = [
     "plot_elpd_comparison",
     "plot_energy",
     "plot_history",
+    "plot_integral",
+    "plot_optimum",
     "plot_paths",
     "plot_posterior",
     "plot_ranks",

@@ -20,12 +20,14 @@ class Answer(NamedTuple):
         std_error: its standard error; NaN when it cannot be stated.
         origin: what it comes from, in a word or two.
         note: why it is not where the path ends; empty where it is.
+        caution: why not to trust it, in a few words; empty where nothing was seen.
     """
 
     log_evidence: float
     std_error: float
     origin: str = "path"
     note: str = ""
+    caution: str = ""
 
     @property
     def written(self) -> str:
@@ -93,7 +95,7 @@ def write_estimate(value: float, error: float, *, alone: bool = False) -> str:
     if not math.isfinite(error) or error <= 0:
         return f"{value:,.2f}"
     places = min(max(1 - math.floor(math.log10(error)), 0), 6)
-    text = f"{value:,.{places}f}"
+    text = f"{round(value, places) + 0.0:,.{places}f}"  # adding zero makes 0 of -0
     small = error < 0.5 * 10.0**-places  # it would be written as zero
     return text if alone else f"{text} ± {f'{error:.1e}' if small else f'{error:,.{places}f}'}"
 

@@ -32,6 +32,7 @@ def plot_chains(
     names: Sequence[str] | None = None,
     *,
     labelling: Labelling | None = None,
+    caution: str = "",
     axes: Surface | None = None,
 ) -> Figure:
     """Marginal, trace and ranks of up to eight scalar coordinates, chain by chain.
@@ -44,6 +45,7 @@ def plot_chains(
         divergent: which draws came from divergent trajectories, chains x draws.
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
         labelling: true values, other names and units.
+        caution: why not to trust the draws, in a few words, for the heading.
         axes: where to draw: an empty figure or subfigure, or n x 3 axes for n coordinates.
 
     >>> draws = {"w": np.random.default_rng(0).normal(size=(4, 100, 2))}
@@ -83,7 +85,7 @@ def plot_chains(
         notes[0] += "; dashed: truth"
     if count > len(chosen):
         notes.append(f"{len(chosen)} of {count} coordinates; choose others with names=[...]")
-    drawn.heading(notes)
+    drawn.heading([*notes, *filter(None, [caution])])
     if num_chains > 1:
         # Those of the ranks are thick enough to tell colours and dashes.
         handles, labels = drawn.grid[0, 2].get_legend_handles_labels()

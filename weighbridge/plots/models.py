@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
+# Names of models whose evidence is flagged.
+FLAGGED = "#B00020"
+
 
 def plot_comparison(
     factors: Mapping[str, tuple[float, float]],
@@ -26,6 +29,7 @@ def plot_comparison(
     *,
     decisive: float,
     traces: Mapping[str, Mapping[str, np.ndarray]],
+    cautions: Mapping[str, str] | None = None,
     axes: Surface | None = None,
 ) -> Figure:
     """Log Bayes factors and probabilities of models, and how the factors came about.
@@ -35,11 +39,13 @@ def plot_comparison(
         probabilities: likewise; the order is that of ``factors``.
         decisive: log Bayes factor beyond which the evidence is decisive.
         traces: paths of the models, to draw the factors as rows arrive where all have them.
+        cautions: of models that are flagged: why not to trust them, in a few words.
         axes: where to draw: an empty figure or subfigure, or two axes, then without the paths.
     """
     names = list(factors)
     paths = _factor_paths(names, traces)
-    height = 1.3 + 0.5 * len(names)
+    labels = _labels(factors, cautions or {})
+    height = 1.3 + 0.5 * len(names) + 0.15 * sum(label.count("\n") > 1 for label in labels)
     parent = parent_of(axes, (10.0, height + (3.0 if paths else 0.0)))
     if parent is None:
         left, right = own_axes(axes, (1, 2)).flat
@@ -57,12 +63,10 @@ def plot_comparison(
         "decisive", (-decisive, 1.0), xycoords=left.get_xaxis_transform(), xytext=(-3, 3),
         textcoords="offset points", ha="right", fontsize="small", color="0.35",
     )  # fmt: skip
-    unknown = [math.isnan(error) for _, error in factors.values()]
-    short = short_names(names, 38)
-    labels = [f"{n}{' (error unknown)' if u else ''}" for n, u in zip(short, unknown)]
-    left.set_yticks(
-        places, ["\n".join(textwrap.wrap(label, 28)) for label in labels], fontsize="small"
-    )
+    left.set_yticks(places, labels, fontsize="small")
+    for label, name in zip(left.get_yticklabels(), names):
+        if name in (cautions or {}):
+            label.set_color(FLAGGED)
     left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("log Bayes factor against the best (nats)")
     left.set_ylabel("model")
@@ -80,6 +84,16 @@ def plot_comparison(
         parent.supxlabel("Bars: 2 standard errors either way.", fontsize="small", color="0.35")
     figure: Figure = left.get_figure(root=True)
     return figure
+
+
+def _labels(factors: Mapping[str, tuple[float, float]], cautions: Mapping[str, str]) -> list[str]:
+    """Names of the models as they stand at the axis, with what speaks against their numbers."""
+    labels = []
+    for (name, (_, error)), short in zip(factors.items(), short_names(list(factors), 38)):
+        unknown = " (error unknown)" if math.isnan(error) else ""
+        told = textwrap.wrap(cautions.get(name, ""), 28, max_lines=2, placeholder=" ...")
+        labels.append("\n".join([*textwrap.wrap(short + unknown, 28), *told]))
+    return labels
 
 
 def _draw_factor(axes: Axes, place: int, value: float, error: float, colour: str) -> None:

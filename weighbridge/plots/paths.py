@@ -103,8 +103,8 @@ def _finish(drawn: Panels, names: Sequence[str], answer: Answer | None) -> Figur
         labels = drawn.flat[0].get_legend_handles_labels()[1]
         return drawn.finish(labels if len(labels) > len(names) else names)
     figure = drawn.finish([])
-    note = textwrap.wrap(answer.note, LINE)
-    drawn.flat[0].set_title("\n".join([*names, *map(minus, note)]), loc="left", fontsize="small")
+    told = [part for text in (answer.caution, answer.note) for part in textwrap.wrap(text, LINE)]
+    drawn.flat[0].set_title("\n".join([*names, *map(minus, told)]), loc="left", fontsize="small")
     drawn.flat[0].legend(fontsize="small", framealpha=0.8)
     return figure
 

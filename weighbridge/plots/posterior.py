@@ -76,7 +76,7 @@ def plot_posterior(
         samples: draws by parameter name, the draw along the first axis.
         weights: of the draws, adding up to 1.
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
-        title: what to write above.
+        title: what to write above, in one line or several.
         marked: which draws to mark, such as divergent ones.
         labelling: true values, other names and units.
         axes: where to draw: an empty figure or subfigure, or n x n axes for n coordinates.
@@ -148,7 +148,7 @@ def _notes(
         notes[-1] += "; dashed: truth"
     if count > len(coordinates):
         notes.append(f"{len(coordinates)} of {count} coordinates; choose others with names=[...]")
-    return [*([title] if title else []), *notes]
+    return [*title.splitlines(), *notes]
 
 
 def _points(weights: np.ndarray) -> np.ndarray:

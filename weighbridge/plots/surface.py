@@ -154,8 +154,9 @@ def parent_of(surface: Any, size: tuple[float, float]) -> Figure | SubFigure | N
             "The figure that was given as axes has panels already: give an empty one, or a part "
             "of one (figure.subfigures), or the axes themselves."
         )
-    if isinstance(surface, Figure) and surface.get_layout_engine() is None:
-        surface.set_layout_engine("constrained")  # or labels would overlap
+    whole = surface.get_figure(root=True)
+    if whole.get_layout_engine() is None:  # labels would overlap, also those of subfigures
+        whole.set_layout_engine("constrained")
     parent: Figure | SubFigure = surface
     return parent
 
