@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from weighbridge.base import DataError
-from weighbridge.data import Values, slice_rows
+from weighbridge.data import Values, num_rows, slice_rows
+from weighbridge.quarantine import Unread
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
+# Rows of a block, counted from 0, that could not be read, and why; their values are NaN.
+UnreadRows = tuple[tuple[int, Unread], ...]
 NoticeKind = Literal["gap", "duplicate", "unreadable"]
 
 
@@ -19,7 +22,8 @@ class Notice(NamedTuple):
 
     Attributes:
         kind: "gap" (rows are missing), "duplicate" (a parcel came again and was left out) or
-            "unreadable" (a line could not be read and is handed out as a bad row).
+            "unreadable" (a line could not be read and is handed out as a bad row, or a file could
+            not be read, or not to its end, and is set aside).
         identifier: of the parcel or the place that it is about.
         text: what to tell.
     """
@@ -40,6 +44,7 @@ class Parcel(NamedTuple):
         identifier: what tells a parcel that comes twice, and from whole numbers one that is
             missing.
         notices: what the feed noticed on the way to it.
+        unread: rows of it that could not be read; set by the feed.
 
     >>> stream = [Parcel([1.0, 2.0], identifier=1), Parcel([3.0], identifier=2)]
     """
@@ -48,6 +53,7 @@ class Parcel(NamedTuple):
     cursor: Cursor | None = None
     identifier: str | int | None = None
     notices: tuple[Notice, ...] = ()
+    unread: UnreadRows = ()
 
 
 @runtime_checkable
@@ -82,7 +88,13 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
     if not offset:
         return parcel
     rest = slice_rows(parcel.values, offset, None)
-    return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset))
+    unread = unread_between(parcel.unread, offset, offset + num_rows(rest))
+    return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset), unread=unread)
+
+
+def unread_between(unread: UnreadRows, start: int, stop: int) -> UnreadRows:
+    """Those of some rows, counted from the first of them."""
+    return tuple((row - start, why) for row, why in unread if start <= row < stop)
 
 
 def refuse_cursor(cursor: Cursor | None, what: str) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weighbridge.base import DataError
 from weighbridge.data import LeftOut
 from weighbridge.feeds.base import Cursor, Notice, Parcel, bad_cursor
-from weighbridge.feeds.files import read_parcels
+from weighbridge.feeds.files import read_parcels, unreadable
 from weighbridge.sources import NoRowsError, head_of, is_readable, not_numbers
 
 LONG_AGO = 60.0
@@ -41,6 +41,8 @@ class DirectoryFeed:
         columns: the columns to read; by default all that are numeric in the first file.
         schema: column -> float or int.
         follow: whether to wait for more files.
+        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
+            read a notice; otherwise each is a DataError.
         settle: seconds for which a file must not change before it is taken.
         patience: seconds between two looks.
     """
@@ -55,12 +57,14 @@ class DirectoryFeed:
         schema: Mapping[str, type] | None = None,
         *,
         follow: bool = False,
+        lenient: bool = False,
         settle: float = 2.0,
         patience: float = 0.2,
     ) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
             raise DataError(f"There is no folder {str(path)!r}. Make it, or check the path.")
+        self._lenient = lenient
         self.follow, self.settle, self.patience = follow, settle, patience
         self._columns = columns
         self._schema = dict(schema or {})
@@ -93,12 +97,16 @@ class DirectoryFeed:
                 continue
             try:
                 if columns is None:
-                    head = head_of(self.path / name, None, self._schema)
+                    head = head_of(self.path / name, None, self._schema, lenient=self._lenient)
                     columns = head.kept
                     self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
                 yield from self._read_file(name, columns, taken, None)
             except NoRowsError as error:
                 yield Parcel(None, notices=(Notice("gap", name, f"{error} It is passed over."),))
+            except DataError as error:
+                if not self._lenient or columns is not None:
+                    raise
+                yield Parcel(None, notices=(unreadable(name, error),))
             last, taken = name, taken + 1
         if not taken:
             raise DataError(f"There is no file with rows in {str(self.path)!r}.")
@@ -112,7 +120,9 @@ class DirectoryFeed:
             yield Parcel(None, notices=(Notice("gap", name, text),))
             return
         place = {"name": name, "taken": taken, "columns": columns}
-        yield from read_parcels(path, columns or [], self._schema, place, cursor)
+        yield from read_parcels(
+            path, columns or [], self._schema, place, cursor, lenient=self._lenient
+        )
 
 
 class _Watched:
