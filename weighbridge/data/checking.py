@@ -204,6 +204,10 @@ class RowChecker:
             bad.append(BadRow(number, unread.reason if unread else reason, values, unread))
         quarantine.add(self.rows_read, bad)
 
+    def _may_have_gaps(self, leaf: NumpyArray) -> bool:
+        """Whether a column may be of floats only because of gaps; not all need be in this piece."""
+        return self.on_bad_row != "raise" or not _all_finite(leaf)
+
     def _match(
         self, structure: list[tuple[str, tuple[int, ...], str]], raw: list[NumpyArray], treedef: Any
     ) -> list[NumpyArray]:
@@ -227,12 +231,13 @@ class RowChecker:
                 )
             if kind == "float64" and new_kind in ("int64", "bool"):
                 leaf = leaf.astype(np.float64)
-            elif (kind, new_kind) == ("bool", "float64") and not _all_finite(leaf):
+            elif (kind, new_kind) == ("bool", "float64") and self._may_have_gaps(leaf):
                 filled = np.where(np.isfinite(leaf), leaf, 0.0)
                 if np.isin(filled, (0.0, 1.0)).all():
                     leaf = filled.astype(np.bool_)
-            elif (kind, new_kind) == ("int64", "float64") and not _all_finite(leaf):
-                # Whole numbers with gaps are floats only because of the gaps: these are bad rows.
+            elif (kind, new_kind) == ("int64", "float64") and self._may_have_gaps(leaf):
+                # Whole numbers are floats where there are gaps, here or in rows that they came
+                # with: the gaps are bad rows.
                 filled = np.where(np.isfinite(leaf), leaf, 0.0)
                 if (filled == np.round(filled)).all() and (np.abs(filled) < 2.0**53).all():
                     leaf = filled.astype(np.int64)

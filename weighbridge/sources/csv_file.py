@@ -14,7 +14,7 @@ from weighbridge.base import DataError
 from weighbridge.data import NumpyArray, require
 from weighbridge.quarantine import Unread
 from weighbridge.sources.columns import Columns, Schema, check_present
-from weighbridge.sources.csv_header import read_header
+from weighbridge.sources.csv_header import MOST_COLUMNS, read_header
 from weighbridge.sources.csv_records import RawBlock, shorten, whole_records
 from weighbridge.sources.reading import (
     Block,
@@ -67,6 +67,11 @@ def read_csv(
         stream = stack.enter_context(open(source, "rb")) if isinstance(source, Path) else source
         header, line = read_header(stream)
         check_present(header, [*(columns or []), *schema])
+        if columns is None and len(header) > MOST_COLUMNS:
+            raise DataError(
+                f"There are {len(header):,} columns, and not more than {MOST_COLUMNS:,} are read "
+                "together. Name those that you need, with columns=[...] or --features."
+            )
         body = stream.tell() if position else 0
         table = _Table(header, columns, schema, lenient)
         batches = table.batches(whole_records(stream, 0, line, lenient=lenient))

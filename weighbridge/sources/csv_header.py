@@ -24,6 +24,10 @@ _MARKS = {
     b"\xfe\xff": ("text in UTF-16", _ENCODED),
 }
 
+MOST_LINES = 1000  # over which quoted names may go on
+# Columns that are read where none are named: each costs time and memory, whether used or not.
+MOST_COLUMNS = 1 << 15
+
 
 def read_header(stream: Any) -> tuple[list[str], int]:
     """The column names, and the number of the line after them."""
@@ -77,6 +81,8 @@ def _to_its_end(stream: Any, text: bytes, line: int) -> tuple[bytes, int]:
             quotes = look_on(header, quotes, ended=True)
             break
         more += 1
+        if more > MOST_LINES:
+            break
     if quotes.opened >= 0:
         raise DataError(
             f"A quote that opens in the header, line {line}, is never closed. Correct that line."

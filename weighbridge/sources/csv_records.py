@@ -108,8 +108,13 @@ def whole_records(
             handed out as a broken block and reading goes on after it; otherwise a DataError.
     """
     rest, window = bytearray(), BLOCK_BYTES
+    ahead = bytearray()  # read already, but not for the block under way
     quotes = Quotes()
     while True:
+        if ahead and len(rest) < window:
+            missing = window - len(rest)
+            rest += ahead[:missing]
+            del ahead[:missing]
         while len(rest) < window and (piece := stream.read(window - len(rest))):
             rest += piece
         ended = len(rest) < window
@@ -136,6 +141,8 @@ def whole_records(
             return
         byte, line = byte + cut + skipped, line + (text.count(b"\n") or int(bool(skipped)))
         window, quotes = BLOCK_BYTES, Quotes()
+        if len(rest) > window:
+            rest, ahead = rest[:window], rest[window:] + ahead
 
 
 def shorten(text: str, most: int = SHOWN) -> str:

@@ -26,7 +26,9 @@ def read_parquet(
     pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     try:
         # With pre_buffer pyarrow reads ahead without bound, whatever the batch size.
-        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        file = parquet.ParquetFile(
+            path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+        )
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _damaged(error) from error
     with file:

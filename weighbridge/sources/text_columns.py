@@ -100,6 +100,7 @@ def parse_leniently(
     """A column as numbers with NaN for what is none, and what is wrong with those."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     good = None
+    column = _one_piece(column)
     parsed = _parse_text(column, kind)
     if parsed is None:
         good = _good_cells(column, kind) | column.is_null().to_numpy(zero_copy_only=False)
@@ -115,10 +116,15 @@ def parse_leniently(
     return values, {row: complaint(column, row, name, kind, fixed, where) for row in bad}
 
 
+def _one_piece(column: Any) -> Any:
+    """A column of a table as one Arrow array."""
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+
+
 def _good_cells(column: Any, kind: str) -> NumpyArray:
     """Which values are of a kind; missing ones are not. Equal ones are looked at once."""
     compute = require("pyarrow.compute")
-    encoded = column.dictionary_encode()
+    encoded = _one_piece(column).dictionary_encode()
     words = encoded.dictionary
     # What is plainly a number is parsed as a whole, so that only the doubtful are left.
     plain = compute.match_substring_regex(words, r"^-?[0-9]{1,15}$").to_numpy(zero_copy_only=False)
