@@ -229,7 +229,9 @@ class RowChecker:
                     f"Column {name!r} changed shape {here}: expected {shape} per row, got "
                     f"{new_shape}. Give every row the same number of features."
                 )
-            if kind == "float64" and new_kind in ("int64", "bool"):
+            # A column of true/false whose first block had a bad row began as floats.
+            bools = new_kind == "bool" and self.on_bad_row != "raise"
+            if kind == "float64" and (new_kind == "int64" or bools):
                 leaf = leaf.astype(np.float64)
             elif (kind, new_kind) == ("bool", "float64") and self._may_have_gaps(leaf):
                 filled = np.where(np.isfinite(leaf), leaf, 0.0)
