@@ -187,7 +187,7 @@ def test_features_target_and_standardising():
 
 
 def test_standardising_is_exact_over_blocks(folder, monkeypatch):
-    monkeypatch.setattr("weighbridge.sources.csv_file.BLOCK_BYTES", 256)
+    monkeypatch.setattr("weighbridge.sources.csv_records.BLOCK_BYTES", 256)
     table, loaded = Table("table.csv", target="out", standardise=True), load_all(["linear"])
     scales = commands._measure(table.open(loaded), table, loaded)
     values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]

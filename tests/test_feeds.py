@@ -29,7 +29,7 @@ from weighbridge.feeds import (
     chunks,
     open_feed,
 )
-from weighbridge.sources import csv_file, open_source, parquet_file
+from weighbridge.sources import csv_records, open_source, parquet_file
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def refuses(*parts):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 200)
     monkeypatch.setattr(parquet_file, "BATCH_ROWS", 7)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 300)
 
@@ -305,7 +305,7 @@ def test_a_list_that_has_grown_finds_its_place(tmp_path):
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 1 << 14)
     monkeypatch.setattr(parquet_file, "BATCH_ROWS", 1000)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 1 << 14)
     rows = 100_000

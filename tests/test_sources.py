@@ -14,7 +14,7 @@ import pytest
 
 from weighbridge.base import DataError, MissingDependencyError
 from weighbridge.data import RowChecker, as_values, num_rows
-from weighbridge.sources import Source, csv_file, open_source, parquet_file
+from weighbridge.sources import Source, csv_records, open_source, parquet_file
 
 
 def refuses(*parts):
@@ -83,7 +83,7 @@ def test_csv_quoted_newlines_latin1_and_blank_lines(tmp_path):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 256)
     monkeypatch.setattr(parquet_file, "BATCH_ROWS", 100)
 
 
@@ -112,7 +112,7 @@ def test_csv_that_turns_to_text(tmp_path, at):
 
 def test_csv_that_turns_to_text_in_the_second_real_block(tmp_path):
     path = write_csv(tmp_path / "d.csv", csv_with(150_000, 149_000, "1,oops"))
-    assert path.stat().st_size > 1.5 * csv_file.BLOCK_BYTES
+    assert path.stat().st_size > 1.5 * csv_records.BLOCK_BYTES
     with refuses("'b'", "'oops'", "row 149000 (counting from 0)"):
         list(open_source(path).blocks())
 

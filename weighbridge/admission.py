@@ -9,7 +9,7 @@ import numpy as np
 
 from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.column_scales import scale_remark
-from weighbridge.columns_read import refuse_if_read
+from weighbridge.columns_read import columns_needed, refuse_if_read
 from weighbridge.data import LeftOut, RowChecker, RowPolicy, num_rows
 from weighbridge.model import Model
 from weighbridge.model_rows import check_row_function
@@ -73,21 +73,28 @@ class Admission:
         require_model(model)
         self.left_out: LeftOut = {} if left_out is None else left_out
         self.model = model
-        self.checker = RowChecker(on_bad_row, self.check_rows, quarantine)
+        self.checker = RowChecker(on_bad_row, self.check_rows, quarantine, self.columns_read)
+        self._columns_read: tuple[set[str] | None] | None = None  # when they are known
         self.weight_counts_rows: bool | None = None
         self.scale_remark = ""
 
-    def admit(self, values: PyTree, unusable: np.ndarray | None = None) -> PyTree:
+    def admit(
+        self,
+        values: PyTree,
+        unusable: np.ndarray | None = None,
+        shown: PyTree | None = None,
+    ) -> PyTree:
         """Check a block of rows; the first also checks the model against its columns.
 
         Args:
             values: the rows.
             unusable: those that another model cannot use, which are left out here too.
+            shown: the rows as they came, for the quarantine.
         """
         before = self.weight_counts_rows
         self.check_model(values)
         try:
-            return self.checker(values, unusable)
+            return self.checker(values, unusable, shown)
         except DataError:
             self.weight_counts_rows = before
             raise
@@ -103,6 +110,13 @@ class Admission:
             refuse_if_read(self.model, values, self.left_out)
             self.weight_counts_rows = check_row_function(self.model, values)
             self.scale_remark = scale_remark(self.model, values)
+
+    def columns_read(self, values: PyTree) -> set[str] | None:
+        """The columns that the model reads, whose gaps it cannot bear; None if it may read all."""
+        if self._columns_read is None:
+            read = columns_needed(self.model, values) if isinstance(values, dict) else None
+            self._columns_read = (None if read is None else read | {"weight"},)
+        return self._columns_read[0]
 
     def noticed(self) -> dict[str, Any]:
         """What a result should tell about its rows."""

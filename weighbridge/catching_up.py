@@ -60,11 +60,12 @@ def replay(session: Session, data: Any, seen: RowChecker) -> CatchUp:
         data: as ``wb.evidence`` takes it; rows beyond those that were seen are left.
         seen: what checked the rows of the comparison.
     """
-    source = open_source(data)
+    source = open_source(data, on_bad_row=seen.on_bad_row)
     if source.num_rows is not None and source.num_rows < seen.rows_read:
         raise _too_few(source.num_rows, seen.rows_read)
     # Rows that were left out then are left out now, and are not put aside a second time.
-    checker = RowChecker("skip", seen.check_rows)
+    checker = RowChecker("skip", seen.check_rows, columns_read=seen.columns_read)
+    checker.unread = source.unread
     nothing = {"rows_read": 0, "rows_skipped": 0, "rows_quarantined": 0}
     checker.restore(seen.state() | nothing)
 
@@ -73,7 +74,7 @@ def replay(session: Session, data: Any, seen: RowChecker) -> CatchUp:
             left = seen.rows_read - checker.rows_read
             rows = checker(slice_rows(block, 0, left))
             if num_rows(rows):
-                _admit(session, rows)
+                _admit(session, rows, seen.gaps)
                 yield rows
             if checker.rows_read == seen.rows_read:
                 return
@@ -99,7 +100,7 @@ def _too_few(rows: int, wanted: int) -> DataError:
     )
 
 
-def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -> CatchUp:
+def take_kept(session: Session, others: Mapping[str, Session], seen: RowChecker) -> CatchUp:
     r"""Give a model the rows that another one has kept, each for as many as it stands for.
 
     Of n rows R are kept. Where they are not all, each counts n / R times, and the log evidence is
@@ -114,7 +115,7 @@ def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -
     Args:
         session: of the new model; it must be thrown away after an error.
         others: running models that have seen all rows.
-        structure: columns of the stream.
+        seen: what checked the rows of the comparison.
     """
     found = {name: kept for name, other in others.items() if (kept := other.run.kept())}
     if not found:
@@ -124,8 +125,8 @@ def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -
         )
     name = max(found, key=lambda n: (found[n].is_complete, len(found[n].weight)))
     kept, other = found[name], others[name]
-    values = _with_weight(kept, bool(other.weight_counts_rows), structure)
-    _admit(session, values)
+    values = _with_weight(kept, bool(other.weight_counts_rows), seen.state()["structure"])
+    _admit(session, values, seen.gaps)
     rows, weight = split_weight(values, bool(session.weight_counts_rows))
     scale = 1.0
     if not kept.is_complete:
@@ -143,9 +144,17 @@ def take_kept(session: Session, others: Mapping[str, Session], structure: Any) -
     return CatchUp("reservoir", len(weight), error)
 
 
-def _admit(session: Session, values: PyTree) -> None:
+def _admit(session: Session, values: PyTree, gaps: set[str]) -> None:
     """Check rows that the others have: one that the new model cannot have is an error."""
     session.check_model(values)
+    read = session.columns_read(values) if gaps else set()
+    for name in sorted(gaps):
+        if read is None or name in read:
+            raise DataError(
+                f"The new model reads column {name!r}, which has gaps in rows that were taken "
+                "because no other model reads it. Start a new comparison with all models, which "
+                "leaves such rows out for all."
+            )
     for reason, mask in session.check_rows(values).items():
         if np.any(mask):
             raise DataError(

@@ -121,9 +121,29 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
             raise error
 
 
-@double_precision
+def columns_needed(model: Model, values: dict[str, Any]) -> set[str] | None:
+    """The columns whose values matter to the model; None if all of them may.
+
+    That is so where the likelihood cannot be called without computing, as one of NumPy.
+
+    >>> import weighbridge as wb
+    >>> import numpyro.distributions as dist
+    >>> model = wb.Model({"mu": dist.Normal(0, 1)}, lambda p, row: row["y"] * p["mu"])
+    >>> columns_needed(model, {"y": np.zeros(3), "note": np.zeros(3)})
+    {'y'}
+    """
+    asked, everything, failed = _asked(model, values)
+    return None if everything or failed else asked & set(values)
+
+
 def columns_asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool]:
     """The names that the likelihood asks for, and whether it looks at all columns."""
+    return _asked(model, values)[:2]
+
+
+@double_precision
+def _asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool, bool]:
+    """The names asked for, whether all columns are looked at, and whether a call failed."""
     asked: set[str] = set()
     row = _NotingRow(values, asked)
     call: Callable[[], Any]
@@ -143,12 +163,17 @@ def columns_asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool]
             return total(draw)
 
     # What else is wrong with the likelihood is said where it is checked, on rows as they are.
+    failed = True
     with contextlib.suppress(Exception):
         call()
-    if model.check_rows is not None:
-        with contextlib.suppress(Exception):
-            model.check_rows(_NotingRow(values, asked))
-    return asked, row.everything()
+        failed = False
+    if model.check_rows is None:
+        return asked, row.everything(), failed
+    checked, all_checked = _NotingRow(values, asked), False
+    with contextlib.suppress(Exception):
+        model.check_rows(checked)
+        all_checked = True
+    return asked, row.everything(), failed or not all_checked or checked.everything()
 
 
 def _one_row(leaf: Any) -> Any:

@@ -26,6 +26,7 @@ from weighbridge.tables import (
     Columns,
     Table,
     check_question,
+    columns_used,
     competitors_of,
     features_of,
     longest_memory,
@@ -53,7 +54,7 @@ def weigh(
     chosen, told = choose(method, [asked.model for asked in loaded.values()])
     limits.check(chosen)
     check_question(loaded, table)
-    source = table.open(loaded)
+    source = table.open(loaded, on_bad_row)
     for remark in columns_remark(source.ignored_columns):
         note(remark)
     if table.target in source.left_out:
@@ -76,16 +77,20 @@ def weigh(
 
     def start() -> Iterator[Columns]:
         everything = begun.pop() if begun else source.blocks()
-        return _finite_or_named(everything) if on_bad_row == "raise" else iter(everything)
+        if on_bad_row != "raise":
+            return iter(everything)
+        return _finite_or_named(everything, columns_used(loaded, table, first, competitors))
 
     named = Source(
         start,
         num_rows=None if isinstance(reporter, Silent) else table.count_rows(source),
         reopenable=source.reopenable,
+        unread=source.unread,
+        set_aside=source.set_aside,
     )
     if order:
         asked = next(iter(loaded.values()))  # all of them describe the same columns
-        named = _lag(named, features_of(table, first, asked), scales, order)
+        named = _lag(named, features_of(table, first, asked), order)
     try:
         results = weigh_together(
             competitors,
@@ -107,7 +112,6 @@ def weigh(
 def _lag(
     rows: Source,
     names: list[str],
-    scales: Scales | None,
     order: int,
 ) -> Source:
     """The features of a table as a series: rows with their predecessors."""
@@ -115,20 +119,22 @@ def _lag(
     note(f"the evidence is conditional on the first {first} only")
     # As one array: a column that is named 'weight' or 'past' means nothing here.
     series = Source(
-        lambda: (stack_columns(block, names, scales) for block in rows.blocks()),
+        lambda: (stack_columns(block, names) for block in rows.blocks()),
         num_rows=rows.num_rows,
         reopenable=rows.reopenable,
+        unread=rows.unread,
+        set_aside=rows.set_aside,
     )
     source: Source = lagged(series, order)
     return source
 
 
-def _finite_or_named(blocks: Iterable[Columns]) -> Iterator[Columns]:
+def _finite_or_named(blocks: Iterable[Columns], used: set[str] | None) -> Iterator[Columns]:
     """Blocks without bad numbers; an error names the column as the table does.
 
     The models would refuse them too, but know the columns by other names.
     """
-    check = RowChecker("raise")
+    check = RowChecker("raise", columns_read=lambda _: used)
     for block in blocks:
         yield check(block)
 

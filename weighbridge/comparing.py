@@ -149,7 +149,7 @@ def _weigh(
     with interruptible(partial(announce, reporter, at_once=True)):
         return weigh_together(
             {name: Competitor(model, as_it_is) for name, model in models.items()},
-            open_common(models, data, method),
+            open_common(models, data, method, bad_rows.on_bad_row),
             method,
             seed=seed,
             limits=limits,

@@ -17,6 +17,7 @@ from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.feeds import Continuity, Notice
 from weighbridge.model import Model
 from weighbridge.parallel import in_threads
+from weighbridge.quarantine import Unread
 from weighbridge.session import Session
 from weighbridge.undo import restored_on_error
 from weighbridge.watched import annealing_steps
@@ -54,7 +55,7 @@ class Contest:
     def __init__(self, seed: int, on_bad_row: RowPolicy, quarantine: str | Path | None) -> None:
         self.seed = seed
         self.sessions: dict[str, Session] = {}
-        self.checker = RowChecker(on_bad_row, self._check_rows, quarantine)
+        self.checker = RowChecker(on_bad_row, self._check_rows, quarantine, self._columns_read)
         self.continuity = Continuity()
         self.reader = TableReader()
 
@@ -65,8 +66,18 @@ class Contest:
         session.checker = self.checker
         return session
 
-    def take(self, data: Any, identifier: str | int | None) -> Taken:
-        """Check rows for all models and absorb them; on an error every one is as before."""
+    def take(
+        self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None = None
+    ) -> Taken:
+        """Check rows for all models and absorb them; on an error every one is as before.
+
+        Args:
+            data: the rows.
+            identifier: of these rows; see `Continuity`.
+            unread: those of them that could not be read as rows, and why.
+        """
+        read = self.checker.rows_read
+        self.checker.unread = {read + row: why for row, why in (unread or {}).items()}
         skipped, quarantined = self.checker.rows_skipped, self.checker.rows_quarantined
         steps = dict.fromkeys(self.sessions, 0.0)
         is_new, notice = True, None
@@ -103,6 +114,16 @@ class Contest:
             for reason, mask in session.check_rows(values).items():
                 flags[reason] = mask | flags[reason] if reason in flags else mask
         return flags
+
+    def _columns_read(self, values: PyTree) -> set[str] | None:
+        """The columns that one of the models reads; None if one of them may read all."""
+        read: set[str] = set()
+        for session in self.sessions.values():
+            own = session.columns_read(values)
+            if own is None:
+                return None
+            read |= own
+        return read
 
     @contextlib.contextmanager
     def _undoable(self) -> Iterator[None]:

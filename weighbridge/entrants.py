@@ -170,7 +170,7 @@ class Entrants:
             caught_up = replay(session, source, contest.checker)
         else:
             exact = {n: s for n, s in self.sessions.items() if not self._own_flags(n)}
-            caught_up = take_kept(session, exact, contest.checker.state()["structure"])
+            caught_up = take_kept(session, exact, contest.checker)
         self.sessions[name], self.methods[name] = session, chosen
         self.caught_up[name] = caught_up
         self.prior_odds = odds

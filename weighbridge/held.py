@@ -35,15 +35,21 @@ class Held(Admission):
         super().__init__(model, on_bad_row, quarantine, left_out)
         self.blocks: list[PyTree] = []
 
-    def add(self, values: PyTree, unusable: np.ndarray | None = None) -> None:
+    def add(
+        self,
+        values: PyTree,
+        unusable: np.ndarray | None = None,
+        shown: PyTree | None = None,
+    ) -> None:
         """Take in one block; a likelihood that does not factorise has no rows to check.
 
         Args:
             values: the block.
             unusable: its rows that another model cannot use.
+            shown: its rows as they came, for the quarantine.
         """
         if self.model.log_likelihood is not None:
-            values = self.admit(values, unusable)
+            values = self.admit(values, unusable, shown)
         else:
             if not self.blocks:
                 refuse_if_read(self.model, values, self.left_out)
@@ -94,8 +100,9 @@ def hold(
         raise DataError(f"{caller} needs rows for this model: give it data.")
     if data is None:
         return Held(model, on_bad_row, quarantine).contents()
-    source = open_source(data)
+    source = open_source(data, on_bad_row=on_bad_row)
     held = Held(model, on_bad_row, quarantine, source.left_out)
+    held.checker.unread = source.unread
     for block in source.blocks():
         held.add(block)
     return held.contents()

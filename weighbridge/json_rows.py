@@ -75,7 +75,7 @@ class RowParser:
         for name in [*(self.columns or []), *self.schema]:
             if name not in wanted:
                 raise DataError(
-                    f"There is no column {name!r} in {where}. It has: {', '.join(wanted)}."
+                    f"There is no column {name!r} in {where}. It has: {_names(wanted)}."
                 )
         shapes = {}
         for name in self.columns or wanted:
@@ -85,9 +85,10 @@ class RowParser:
                 if array.dtype == np.bool_ and name not in self.schema:
                     self._booleans.add(name)
             elif self.columns is not None or name in self.schema:
-                raise DataError(f"Column {name!r} holds {row[name]!r} in {where}, not numbers.")
+                shown = _shorten(_shown(row[name]))
+                raise DataError(f"Column {name!r} holds {shown} in {where}, not numbers.")
         if not shapes:
-            raise DataError(f"No column of {where} holds numbers (columns: {', '.join(wanted)}).")
+            raise DataError(f"No column of {where} holds numbers (columns: {_names(wanted)}).")
         self.ignored = [name for name in wanted if name not in shapes]
         self._shapes = shapes
 
@@ -149,7 +150,7 @@ class RowParser:
         for name, shape in self._shapes.items():
             if name not in row:
                 return f"it has no {name!r}"
-            shown = _shorten(repr(row[name]))
+            shown = _shorten(_shown(row[name]))
             array = _numbers(row[name])
             if array is None:
                 return f"its {name!r} is {shown}, not numbers"
@@ -174,7 +175,7 @@ def decode(text: bytes | str) -> dict[str, Any] | str:
     if isinstance(found, dict):
         return found
     shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    return f"it is no JSON object: {_shorten(repr(shown.strip()))}"
+    return f"it is no JSON object: {_shorten(repr(shown[: 2 * SHOWN].strip()))}"
 
 
 def identified(row: dict[str, Any] | str, field: str) -> dict[str, Any] | str:
@@ -184,7 +185,21 @@ def identified(row: dict[str, Any] | str, field: str) -> dict[str, Any] | str:
     found = row.get(field)
     if isinstance(found, str | int) and not isinstance(found, bool):
         return row
-    return f"its {field!r} is {_shorten(repr(found))}, not text or a whole number"
+    return f"its {field!r} is {_shorten(_shown(found))}, not text or a whole number"
+
+
+def _names(names: list[str]) -> str:
+    """Some of the names, for a message."""
+    more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
+    return ", ".join(map(_shorten, names[:20])) + more
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, whatever it is."""
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):  # lists in lists, or a number of thousands of digits
+        return f"a {type(value).__name__} that is too deep or too long to show"
 
 
 def _shorten(text: str) -> str:
@@ -201,7 +216,7 @@ def _numbers(value: Any) -> NumpyArray | None:
                 return None
             filled = [np.nan if item is None else float(item) for item in flat]
             array = np.array(filled, dtype=np.float64).reshape(array.shape)
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return array if array.dtype.kind in "biuf" else None
 

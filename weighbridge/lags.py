@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from weighbridge.data import (
     join,
     num_rows,
 )
+from weighbridge.quarantine import Unread
 from weighbridge.sources import Source, open_source
 
 
@@ -77,7 +78,25 @@ def lagged(data: Any, order: int) -> Any:
         reopenable=source.reopenable,
         in_memory=source.in_memory,
         left_out=source.left_out,
+        unread=_Shifted(source.unread, order),
+        set_aside=source.set_aside,
     )
+
+
+class _Shifted(Mapping[int, Unread]):
+    """What is told of rows, where the first ones have gone."""
+
+    def __init__(self, unread: Mapping[int, Unread], gone: int) -> None:
+        self._unread, self._gone = unread, gone
+
+    def __getitem__(self, row: int) -> Unread:
+        return self._unread[row + self._gone]
+
+    def __iter__(self) -> Iterator[int]:
+        return (row - self._gone for row in self._unread if row >= self._gone)
+
+    def __len__(self) -> int:
+        return sum(row >= self._gone for row in self._unread)
 
 
 class Lagged:

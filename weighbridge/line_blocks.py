@@ -9,6 +9,9 @@ from typing import BinaryIO, NamedTuple, Protocol
 from weighbridge.base import DataError
 
 BLOCK_BYTES = 1 << 18
+# Of a longer line only the beginning is kept, marked so that it is no JSON.
+LONGEST_LINE = 16 << 20
+KEPT_OF_LONG = 100
 
 
 class Line(NamedTuple):
@@ -46,8 +49,9 @@ def line_blocks(
     """Cut a file of lines into blocks, in a way that depends on where they begin alone.
 
     A block is the lines that end within `BLOCK_BYTES` of its beginning, or one line if that is
-    longer. Where `read` gives None, what has come of a block so far is handed out, the rest later,
-    and None is handed on; a last line without its end waits for it until `read` tells the end.
+    longer; of one beyond `LONGEST_LINE` only the beginning is kept, and it is no JSON then. Where
+    `read` gives None, what has come of a block so far is handed out, the rest later, and None is
+    handed on; a last line without its end waits for it until `read` tells the end.
 
     Args:
         file: opened for reading bytes.
@@ -61,7 +65,7 @@ def line_blocks(
             "was. Restore it, or start anew."
         )
     start, first, offset, lines = byte, number, 0, list[Line]()
-    rest = b""
+    rest, head, gone = b"", b"", 0  # of a line that is too long, its beginning and what is dropped
     while True:
         piece = file.read(BLOCK_BYTES)
         if piece is None:
@@ -71,16 +75,22 @@ def line_blocks(
             yield None
             continue
         rest += piece
+        if b"\n" not in piece and len(rest) > (0 if gone else LONGEST_LINE):
+            head = head if gone else rest[:KEPT_OF_LONG]
+            gone, rest = gone + len(rest) - 1, rest[-1:]
         cut = rest.rfind(b"\n") + 1 if piece else len(rest)
         texts, rest = io.BytesIO(rest[:cut]), rest[cut:]
         for text in texts:
-            if byte + len(text) > start + BLOCK_BYTES and byte > start:
+            length = gone + len(text)
+            if length > LONGEST_LINE:
+                text, gone = _too_long(head if gone else text), 0
+            if byte + length > start + BLOCK_BYTES and byte > start:
                 if lines:
                     yield LineBlock(start, first, offset, lines)
                 start, first, offset, lines = byte, number, 0, []
             if text.strip():
                 lines.append(Line(byte, number, text))
-            byte, number = byte + len(text), number + 1
+            byte, number = byte + length, number + 1
         if not piece:
             if lines:
                 yield LineBlock(start, first, offset, lines)
@@ -91,8 +101,13 @@ def first_line(file: BinaryIO) -> Line | None:
     """The first line of a file that is not blank, without reading further."""
     file.seek(0)
     byte, number = 0, 1
-    for text in iter(file.readline, b""):
+    for text in iter(lambda: file.readline(LONGEST_LINE + 1), b""):
         if text.strip():
-            return Line(byte, number, text)
+            return Line(byte, number, text if len(text) <= LONGEST_LINE else _too_long(text))
         byte, number = byte + len(text), number + 1
     return None
+
+
+def _too_long(text: bytes) -> bytes:
+    """What is kept of a line that is too long: nobody can take it for a whole one."""
+    return b"(longer than %d MiB) " % (LONGEST_LINE >> 20) + text[:KEPT_OF_LONG] + b"..."

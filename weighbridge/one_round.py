@@ -72,10 +72,12 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
     competitors, source, seed, policy, reporter = weighing
     holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
     common = CommonRows(competitors, policy.on_bad_row, source.left_out)
+    for held in holders.values():
+        held.checker.unread = source.unread
     for block in source.blocks():
         unusable = common.unusable(block)
         for name, held in holders.items():
-            held.add(competitors[name].view(block), unusable)
+            held.add(competitors[name].view(block), unusable, block)
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         number = first_island // method.num_islands + 1 if numbered else 0
@@ -117,6 +119,8 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
             )
             for name in names
         }
+        for session in sessions.values():
+            session.checker.unread = source.unread
         reporter.start(source.num_rows)
         common = CommonRows(competitors, policy.on_bad_row, source.left_out)
         gates = {name: partial(_pass, sessions[name], competitors[name].view) for name in names}
@@ -205,7 +209,7 @@ def _pass(
     unusable: np.ndarray | None,
 ) -> PyTree:
     """Rows of the common data as a model sees them, without those that cannot be used."""
-    return session.admit(view(block), unusable)
+    return session.admit(view(block), unusable, block)
 
 
 def _admitted_chunks(

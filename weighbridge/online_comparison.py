@@ -23,6 +23,7 @@ from weighbridge.estimators import Method
 from weighbridge.history import History
 from weighbridge.model import Model
 from weighbridge.prediction import Function, Prediction
+from weighbridge.quarantine import Unread
 from weighbridge.saving import KEY_KIND, refusing, row_policy
 
 
@@ -154,7 +155,19 @@ class OnlineComparison:
 
     # --- rows come -------------------------------------------------------------------------------
 
-    def update(self, data: Any, identifier: str | int | None = None) -> ComparisonUpdate:
+    def set_file_aside(self, file: str, reason: str) -> None:
+        """Note in the quarantine, where there is one, that a file could not be read."""
+        quarantine = self._entrants.contest.checker.quarantine
+        if quarantine is not None:
+            quarantine.set_aside(file, reason)
+
+    def update(
+        self,
+        data: Any,
+        identifier: str | int | None = None,
+        *,
+        unread: Mapping[int, Unread] | None = None,
+    ) -> ComparisonUpdate:
         """Absorb rows, any number of them, into every model.
 
         All rows are checked before the first is absorbed, and whatever fails, for whichever model,
@@ -164,9 +177,11 @@ class OnlineComparison:
             data: the rows.
             identifier: of these rows. If it came before they are not absorbed again, and if whole
                 numbers leave out some that is noticed: see ``notices`` of the update.
+            unread: rows of the data, counted from 0, that a feed could not read, and why; their
+                values are NaN. The quarantine file then has their text.
         """
         began, before, known = time.perf_counter(), self.log_evidences, len(self.changes)
-        taken = self._entrants.contest.take(data, identifier)
+        taken = self._entrants.contest.take(data, identifier, unread)
         self._entrants.welcome(before, taken.annealing_steps)
         probabilities, errors = self._entrants.probabilities()
         log_evidences = self.log_evidences

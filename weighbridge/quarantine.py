@@ -13,19 +13,37 @@ from typing import Any, NamedTuple
 from weighbridge.base import DataError
 
 
+class Unread(NamedTuple):
+    """A row that could not be read as one: why, its text, and where it stands.
+
+    Attributes:
+        reason: what is wrong with it.
+        text: the row as it stands in the file.
+        line: its number, from 1.
+        file: the name of the file; empty for a stream.
+    """
+
+    reason: str
+    text: str
+    line: int
+    file: str = ""
+
+
 class BadRow(NamedTuple):
-    """A row that cannot be used: its number in the stream, why, and its columns."""
+    """A row that cannot be used: its number in the stream, why, its columns, and where from."""
 
     row: int
     reason: str
     values: Mapping[str, Any]
+    unread: Unread | None = None
 
 
 class Quarantine:
     """A file that bad rows are appended to, one line of JSON each.
 
     A line is ``{"row": 7, "reason": "column 'y' is nan", "values": {"y": "NaN"}}``: rows count
-    from 0, and NaN and infinities are written as text, which every JSON reader accepts. Lines are
+    from 0, and NaN and infinities are written as text, which every JSON reader accepts. One of a
+    file that could not be read as a row has its "text", "file" and "line" as well. Lines are
     on the disk before `add` returns; when they cannot be written the file is as it was. Nothing
     that stands in the file is ever removed, and what a resumed run meets again is not written
     again: a line is left out if it stands after the `size` that `resume` is told.
@@ -74,6 +92,20 @@ class Quarantine:
             self._first_row, self._known = first_row, set()
         self._known.update(lines)
         self._replayed.difference_update(lines)
+
+    def set_aside(self, file: str, reason: str) -> None:
+        """Append that a file could not be read, or not to its end; once is enough.
+
+        Its line has no row and no values: ``{"row": null, "reason": ..., "values": {}, "file":
+        ...}``.
+        """
+        content: dict[str, Any] = {"row": None, "reason": reason, "values": {}, "file": file}
+        line = json.dumps(content).encode() + b"\n"
+        if self.size:
+            with open(self.path, "rb") as known:
+                if any(one == line for one in known):
+                    return
+        self._append(line)
 
     def resume(self, size: int) -> None:
         """Go on from when the file had this many bytes: later lines in it are not repeated."""
@@ -132,6 +164,9 @@ class Quarantine:
 
 def _line(row: BadRow) -> bytes:
     content = {"row": row.row, "reason": row.reason, "values": _plain(dict(row.values))}
+    if row.unread is not None:
+        content |= {"file": row.unread.file} if row.unread.file else {}
+        content |= {"line": row.unread.line, "text": row.unread.text}
     return json.dumps(content, allow_nan=False).encode() + b"\n"
 
 

@@ -165,10 +165,16 @@ class Evidence(Shown):
         return list(self.diagnostics.get("columns_left_out", ()))
 
     @property
+    def files_left_out(self) -> list[str]:
+        """What is wrong with files that could not be read, or not to their end: set aside."""
+        return list(self.diagnostics.get("files_left_out", ()))
+
+    @property
     def remarks(self) -> list[str]:
         """What else to know: columns left out, scales that make the run slow, what auto chose."""
         told = (str(self.diagnostics.get(name, "")) for name in ("scale_remark", "chosen"))
-        return [*columns_remark(self.columns_left_out), *filter(None, told)]
+        files = [f"set aside: {reason}" for reason in self.files_left_out]
+        return [*files, *columns_remark(self.columns_left_out), *filter(None, told)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.

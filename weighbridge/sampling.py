@@ -95,7 +95,7 @@ def sample(
         raise MethodError(f"kernel must be a kernel such as wb.NUTS(), not {chosen!r}.")
     require_model(model)
     posterior = Posterior.load(resume) if isinstance(resume, str | Path) else resume
-    source = None if data is None else open_source(data)
+    source = None if data is None else open_source(data, on_bad_row=on_bad_row)
     rows = hold(model, source, "wb.sample", on_bad_row, quarantine)
     left_out = () if source is None else tuple(source.ignored_columns)
     prepared = prepare(model, rows, chosen, batch_size)

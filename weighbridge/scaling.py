@@ -12,8 +12,10 @@ from weighbridge.base import DataError
 Scales = Mapping[str, tuple[float, float]]
 
 
-def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
-    """A column with its mean taken off, in units of its standard deviation.
+def scaled(
+    column: np.ndarray, mean: float | np.ndarray, deviation: float | np.ndarray
+) -> np.ndarray:
+    """A column, or several along the last axis, without its mean and in standard deviations.
 
     >>> scaled(np.array([1, 3]), 2.0, 1.0)
     array([-1.,  1.])

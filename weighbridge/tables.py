@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from weighbridge import zoo
 from weighbridge.base import DataError, ModelError, PyTree
+from weighbridge.columns_read import columns_needed
 from weighbridge.competitor import Competitor, as_it_is
+from weighbridge.data import RowPolicy
 from weighbridge.named_models import Asked, Loaded
 from weighbridge.scaling import Scales, scaled
 from weighbridge.sources import Source, check_present, count_csv_rows, open_source
@@ -54,10 +56,10 @@ class Table:
                 )
         return list(dict.fromkeys(name for names in lists for name in names or []))
 
-    def open(self, loaded: Loaded) -> Source:
+    def open(self, loaded: Loaded, on_bad_row: RowPolicy = "raise") -> Source:
         """Open the table, with all its numeric columns or just those that were named."""
         columns, schema = self.request(loaded)
-        return open_source(self.data, columns=columns, schema=schema)
+        return open_source(self.data, columns=columns, schema=schema, on_bad_row=on_bad_row)
 
     def request(self, loaded: Loaded) -> tuple[list[str] | None, dict[str, type] | None]:
         """The columns to read and their types; None for all that are numeric, and as they come.
@@ -198,12 +200,18 @@ def _from_zoo(
         error.add_note(f"The columns are {', '.join(names)}: choose with --features.")
         raise
     if has_past:
-        return Competitor(model, functools.partial(_rows_of_series, entry, asked.lags))
+        own = None if scales is None else [scales[name] for name in names]
+        return Competitor(model, functools.partial(_rows_of_series, entry, asked.lags, own))
     return Competitor(model, _rows_maker(entry, names, table, scales))
 
 
-def _rows_of_series(entry: zoo.Entry, num_lags: int, rows: PyTree) -> PyTree:
+def _rows_of_series(
+    entry: zoo.Entry, num_lags: int, scales: Sequence[tuple[float, float]] | None, rows: PyTree
+) -> PyTree:
     """What a model sees of lagged features, value [n, d] and past [n, k, d]."""
+    if scales is not None:
+        mean, deviation = np.transpose(scales)
+        rows = {name: scaled(leaf, mean, deviation) for name, leaf in rows.items()}
     if not num_lags:
         return entry.rows(rows["value"], None)
     return entry.rows(np.hstack([rows["value"], rows["past"][:, :num_lags, 0]]), None)
@@ -238,6 +246,23 @@ def scaled_features(table: Table, first: Columns, asked: Asked) -> list[str]:
         return names
     as_they_are = {name for name, kind in table.types.items() if kind is int} | {"weight"}
     return [n for n in names if n not in as_they_are and first[n].dtype != np.bool_]
+
+
+def columns_used(
+    loaded: Loaded, table: Table, first: Columns, competitors: Mapping[str, Competitor]
+) -> set[str] | None:
+    """The columns of the table whose gaps a model cannot bear; None if one may read them all."""
+    used: set[str] = {table.target} if table.target is not None else set()
+    for spec, asked in loaded.items():
+        if asked.entry is not None:
+            used |= set(features_of(table, first, asked))
+            continue
+        competitor = competitors[spec]
+        read = columns_needed(competitor.model, competitor.view(first))
+        if read is None:
+            return None
+        used |= read | {"weight"}
+    return used
 
 
 def _rows_maker(

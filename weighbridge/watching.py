@@ -25,6 +25,7 @@ from weighbridge.live import Display, Quiet, State
 from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.online_comparison import OnlineComparison
+from weighbridge.quarantine import Unread
 from weighbridge.store import CheckpointStore
 from weighbridge.travel import travels
 
@@ -159,6 +160,12 @@ def watch(
     """
     feed = source if isinstance(source, Feed) else open_feed(source, on_bad_row=plan.on_bad_row)
     return _Watch(plan, feed, Path(directory), prepare, keeping, display, stop).run()
+
+
+def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
+    """The unread rows of a chunk as they count once the first rows of a series are gone."""
+    gone = num_rows(chunk.values) - num_rows(values)
+    return {row - gone: why for row, why in chunk.unread if row >= gone}
 
 
 class _Watch:
@@ -306,7 +313,7 @@ class _Watch:
             announce(self.display, f"{compiling}weighing {num_rows(values):,} rows")
             self.has_weighed = True
             with self._may_leave_chunk():
-                update = self.comparison.update(values)
+                update = self.comparison.update(values, unread=_shifted(chunk, values))
             self._record(update)
         self.place = {
             "settings": self.plan.settings(),
@@ -373,6 +380,8 @@ class _Watch:
                 self.comparison.num_observations,
                 {"kind": notice.kind, "text": notice.text},
             )
+            if notice.kind == "unreadable" and isinstance(notice.identifier, str):
+                self.comparison.set_file_aside(notice.identifier, notice.text)
             self.display.say(notice.text)
 
     # --- checkpoints -----------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def evidence(
     with interruptible(partial(announce, reporter, at_once=True)):
         results = weigh_together(
             {"": Competitor(model, as_it_is)},
-            open_common({"": model}, data, chosen),
+            open_common({"": model}, data, chosen, on_bad_row),
             chosen,
             seed=seed,
             limits=limits,
@@ -100,7 +100,9 @@ def evidence(
     return replace(result, elapsed=elapsed, diagnostics=result.diagnostics | told)
 
 
-def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Source:
+def open_common(
+    models: Mapping[str, Model], data: Any, method: Method, on_bad_row: RowPolicy = "raise"
+) -> Source:
     """Data that every one of the models can be weighed on; none for models that have their own."""
     for model in models.values():
         require_model(model)
@@ -108,7 +110,9 @@ def open_common(models: Mapping[str, Model], data: Any, method: Method) -> Sourc
             model.require_rows()
         if data is None and model.log_likelihood is not None:
             raise DataError(f"{method.name} weighs rows: give it data.")
-    return Source(lambda: iter(())) if data is None else open_source(data)
+    if data is None:
+        return Source(lambda: iter(()))
+    return open_source(data, on_bad_row=on_bad_row)
 
 
 def weigh_together(
@@ -128,31 +132,48 @@ def weigh_together(
     rows as they come that is another pass, if the data can be read again.
     """
     limits = limits or Limits()
-    names = list(competitors)
     try:
         announce(reporter, "reading the data")
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)
-        if is_watched(reporter):
-            _tell_scales(competitors, source)
-        if isinstance(method, Tempering):
-            numbered = limits.tolerance is not None
-            least = method.num_islands
-            if numbered:
-                dimension = max(c.model.dimension for c in competitors.values())
-                method = of_a_round(method, dimension)
-            one_round = held_rounds(weighing, method, numbered=numbered)
-            return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
-        rows = source.num_rows if source.in_memory else None
-        if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
-            # Rows that are in memory anyway can all be reached: no reservoir is needed.
-            method = replace(method, reservoir=max(method.reservoir, rows))
-        shuffled = is_shuffled(method, source)
-        one_round = streamed_rounds(weighing, method, shuffled=shuffled)
-        return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
+        return _told_of_files(_weigh(weighing, method, limits), source, policy)
     finally:
         reporter.close()
+
+
+def _weigh(weighing: Weighing, method: Method, limits: Limits) -> dict[str, Evidence]:
+    competitors, source, names = weighing.competitors, weighing.source, list(weighing.competitors)
+    if is_watched(weighing.reporter):
+        _tell_scales(competitors, source)
+    if isinstance(method, Tempering):
+        numbered = limits.tolerance is not None
+        least = method.num_islands
+        if numbered:
+            dimension = max(c.model.dimension for c in competitors.values())
+            method = of_a_round(method, dimension)
+        one_round = held_rounds(weighing, method, numbered=numbered)
+        return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
+    rows = source.num_rows if source.in_memory else None
+    if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
+        # Rows that are in memory anyway can all be reached: no reservoir is needed.
+        method = replace(method, reservoir=max(method.reservoir, rows))
+    shuffled = is_shuffled(method, source)
+    one_round = streamed_rounds(weighing, method, shuffled=shuffled)
+    return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
+
+
+def _told_of_files(
+    results: dict[str, Evidence], source: Source, policy: Policy
+) -> dict[str, Evidence]:
+    """The results with the files that could not be read, which the quarantine has too."""
+    if not source.set_aside:
+        return results
+    if policy.quarantine is not None:
+        for file, reason in source.set_aside.items():
+            policy.quarantine.set_aside(file, reason)
+    told = {"files_left_out": list(source.set_aside.values())}
+    return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
 
 
 def _tell_scales(competitors: Mapping[str, Competitor], source: Source) -> None:

@@ -12,22 +12,31 @@ from jax import tree_util
 from weighbridge.base import DataError
 from weighbridge.data.columns import NumpyArray, row_name
 from weighbridge.data.values import Values, as_values, column_names, num_rows
-from weighbridge.quarantine import BadRow, Quarantine
+from weighbridge.quarantine import BadRow, Quarantine, Unread
 
+# From a block to the names of its columns that are read; None if all of them are, or may be.
+ColumnsRead = Callable[[Values], "set[str] | None"]
 RowPolicy = Literal["raise", "skip", "quarantine"]
+_Named = tuple[str, NumpyArray]
 
 
 class RowChecker:
     """The gate that every block of a stream passes: same structure, no bad rows.
 
-    A bad row has a NaN or an infinity, or is flagged by `check_rows`. After a DataError the
-    checker is as it was before the block.
+    A bad row has a NaN or an infinity in a column that is read, or is flagged by `check_rows`.
+    After a DataError the checker is as it was before the block.
 
     Args:
         on_bad_row: "raise" a DataError, "skip" the row and count it, or "quarantine" it: count it
             and append it to a file.
         check_rows: maps a block (NaN rows included) to {reason: boolean mask of its bad rows}.
         quarantine: that file, or a `Quarantine` that several checkers of the same rows share.
+        columns_read: tells the columns whose gaps make a row bad; all by default. It is asked
+            when there is a gap.
+
+    Attributes:
+        unread: rows, by their number in the stream, that could not be read as rows, and why.
+        gaps: columns with gaps in rows that were taken, because nobody reads them.
 
     >>> checker = RowChecker(on_bad_row="skip")
     >>> checker({"y": np.array([1.0, np.nan, 3.0])}), checker.rows_read, checker.rows_skipped
@@ -39,7 +48,11 @@ class RowChecker:
         on_bad_row: RowPolicy = "raise",
         check_rows: Callable[[Values], Mapping[str, NumpyArray]] | None = None,
         quarantine: str | os.PathLike[str] | Quarantine | None = None,
+        columns_read: ColumnsRead | None = None,
     ) -> None:
+        self.columns_read = columns_read
+        self.unread: Mapping[int, Unread] = {}
+        self.gaps: set[str] = set()
         self.on_bad_row = on_bad_row
         self.check_rows = check_rows
         self.quarantine = open_quarantine(on_bad_row, quarantine)
@@ -49,13 +62,16 @@ class RowChecker:
         self._structure: list[tuple[str, tuple[int, ...], str]] | None = None
         self._treedef: Any = None
 
-    def __call__(self, values: Values, unusable: NumpyArray | None = None) -> Values:
+    def __call__(
+        self, values: Values, unusable: NumpyArray | None = None, shown: Values | None = None
+    ) -> Values:
         """Check one block and return it without its bad rows.
 
         Args:
             values: the block.
             unusable: rows that another checker of the same rows has found bad: they are left out
                 and counted here too, and are that one's to put aside.
+            shown: the same rows as they came, to be put aside; by default the block.
         """
         values = as_values(values, self.rows_read)
         names = column_names(values)
@@ -70,18 +86,20 @@ class RowChecker:
         if rows == 0:  # too little to fix the structure by
             return values
         flags = self._flags(values, rows)
-        bad = _bad_rows(raw, flags, rows)
+        counted, uncounted = self._split(values, list(zip(names, raw)))
+        bad = _bad_rows([leaf for _, leaf in counted], flags, rows)
         own = np.flatnonzero(bad).tolist()
         if unusable is not None:
             bad |= unusable
         num_bad = int(bad.sum())
         if num_bad:
-            columns = list(zip(names, raw))
             if self.on_bad_row == "raise":
-                raise self._bad_row(int(bad.argmax()), num_bad, columns, flags)
+                raise self._bad_row(int(bad.argmax()), num_bad, counted, flags)
             if self.quarantine is not None:
-                self._set_aside(self.quarantine, own, columns, flags)
+                reasons = {row: "; ".join(_problems(row, counted, flags)) for row in own}
+                self._set_aside(self.quarantine, reasons, values if shown is None else shown)
             values = tree_util.tree_map(lambda leaf: leaf[~bad], values)
+        self.gaps |= {name for name, leaf in uncounted if not _all_finite(leaf[~bad])}
         self._structure = self._structure or structure
         self._treedef = treedef
         self.rows_read += rows
@@ -98,7 +116,9 @@ class RowChecker:
         array([False,  True])
         """
         rows = num_rows(values)
-        return _bad_rows(tree_util.tree_leaves(values), self._flags(values, rows), rows)
+        named = list(zip(column_names(values), tree_util.tree_leaves(values), strict=True))
+        counted, _ = self._split(values, named)
+        return _bad_rows([leaf for _, leaf in counted], self._flags(values, rows), rows)
 
     @property
     def rows_left_out(self) -> int:
@@ -115,6 +135,7 @@ class RowChecker:
             "rows_skipped": self.rows_skipped,
             "rows_quarantined": self.rows_quarantined,
             "quarantine_size": 0 if self.quarantine is None else self.quarantine.size,
+            "gaps": sorted(self.gaps),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -125,8 +146,23 @@ class RowChecker:
         self.rows_read = int(state["rows_read"])
         self.rows_skipped = int(state["rows_skipped"])
         self.rows_quarantined = int(state["rows_quarantined"])
+        self.gaps = {str(name) for name in state.get("gaps", ())}  # older files have none
         if self.quarantine is not None:
             self.quarantine.resume(int(state["quarantine_size"]))
+
+    def _split(self, values: Values, named: list[_Named]) -> tuple[list[_Named], list[_Named]]:
+        """The columns whose gaps count, and those that nobody reads."""
+        if self.columns_read is None or not isinstance(values, dict):
+            return named, []
+        if all(_all_finite(leaf) for _, leaf in named):
+            return named, []
+        read = self.columns_read(values)
+        if read is None:
+            return named, []
+        # Leaves come in the order of the sorted names, several for a column that is a tree.
+        owners = [n for n in sorted(values) for _ in tree_util.tree_leaves(values[n])]
+        counted = [one for owner, one in zip(owners, named, strict=True) if owner in read]
+        return counted, [one for owner, one in zip(owners, named) if owner not in read]
 
     def _flags(self, values: Values, rows: int) -> dict[str, NumpyArray]:
         flags = {} if self.check_rows is None else dict(self.check_rows(values))
@@ -156,21 +192,21 @@ class RowChecker:
     def _set_aside(
         self,
         quarantine: Quarantine,
-        rows: list[int],
-        columns: list[tuple[str, NumpyArray]],
-        flags: dict[str, NumpyArray],
+        reasons: Mapping[int, str],
+        shown: Values,
     ) -> None:
-        quarantine.add(
-            self.rows_read,
-            [
-                BadRow(
-                    self.rows_read + row,
-                    "; ".join(_problems(row, columns, flags)),
-                    {name: leaf[row].tolist() for name, leaf in columns},
-                )
-                for row in rows
-            ],
-        )
+        columns = list(zip(column_names(shown), tree_util.tree_leaves(shown), strict=True))
+        bad = []
+        for row, reason in reasons.items():
+            number = self.rows_read + row
+            unread = self.unread.get(number)
+            values = {name: leaf[row].tolist() for name, leaf in columns}
+            bad.append(BadRow(number, unread.reason if unread else reason, values, unread))
+        quarantine.add(self.rows_read, bad)
+
+    def _may_have_gaps(self, leaf: NumpyArray) -> bool:
+        """Whether a column may be of floats only because of gaps; not all need be in this piece."""
+        return self.on_bad_row != "raise" or not _all_finite(leaf)
 
     def _match(
         self, structure: list[tuple[str, tuple[int, ...], str]], raw: list[NumpyArray], treedef: Any
@@ -193,10 +229,17 @@ class RowChecker:
                     f"Column {name!r} changed shape {here}: expected {shape} per row, got "
                     f"{new_shape}. Give every row the same number of features."
                 )
-            if (kind, new_kind) == ("float64", "int64"):
+            # A column of true/false whose first block had a bad row began as floats.
+            bools = new_kind == "bool" and self.on_bad_row != "raise"
+            if kind == "float64" and (new_kind == "int64" or bools):
                 leaf = leaf.astype(np.float64)
-            elif (kind, new_kind) == ("int64", "float64") and not _all_finite(leaf):
-                # Whole numbers with gaps are floats only because of the gaps: these are bad rows.
+            elif (kind, new_kind) == ("bool", "float64") and self._may_have_gaps(leaf):
+                filled = np.where(np.isfinite(leaf), leaf, 0.0)
+                if np.isin(filled, (0.0, 1.0)).all():
+                    leaf = filled.astype(np.bool_)
+            elif (kind, new_kind) == ("int64", "float64") and self._may_have_gaps(leaf):
+                # Whole numbers are floats where there are gaps, here or in rows that they came
+                # with: the gaps are bad rows.
                 filled = np.where(np.isfinite(leaf), leaf, 0.0)
                 if (filled == np.round(filled)).all() and (np.abs(filled) < 2.0**53).all():
                     leaf = filled.astype(np.int64)

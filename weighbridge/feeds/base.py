@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from weighbridge.base import DataError
-from weighbridge.data import Values, slice_rows
+from weighbridge.data import Values, num_rows, slice_rows
+from weighbridge.quarantine import Unread
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
 NoticeKind = Literal["gap", "duplicate", "unreadable", "changed"]
+# Rows of a block, counted from 0, that could not be read, and why; their values are NaN.
+UnreadRows = tuple[tuple[int, Unread], ...]
 # Of a place that is shown in a message.
 _SHOWN = 200
 
@@ -22,7 +25,8 @@ class Notice(NamedTuple):
     Attributes:
         kind: "gap" (rows are missing, or may be), "duplicate" (a parcel came again and was left
             out), "unreadable" (a line could not be read and is handed out as a bad row, or a
-            file is passed over) or "changed" (the source is not what it was; nothing is lost).
+            file could not be read, or not to its end, and is set aside) or "changed" (the source
+            is not what it was; nothing is lost).
         identifier: of the parcel or the place that it is about.
         text: what to tell.
     """
@@ -43,6 +47,7 @@ class Parcel(NamedTuple):
         identifier: what tells a parcel that comes twice, and from whole numbers one that is
             missing.
         notices: what the feed noticed on the way to it.
+        unread: rows of it that could not be read; set by the feed.
 
     >>> stream = [Parcel([1.0, 2.0], identifier=1), Parcel([3.0], identifier=2)]
     """
@@ -51,6 +56,7 @@ class Parcel(NamedTuple):
     cursor: Cursor | None = None
     identifier: str | int | None = None
     notices: tuple[Notice, ...] = ()
+    unread: UnreadRows = ()
 
 
 @runtime_checkable
@@ -85,7 +91,13 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
     if not offset:
         return parcel
     rest = slice_rows(parcel.values, offset, None)
-    return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset))
+    unread = unread_between(parcel.unread, offset, offset + num_rows(rest))
+    return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset), unread=unread)
+
+
+def unread_between(unread: UnreadRows, start: int, stop: int) -> UnreadRows:
+    """Those of some rows, counted from the first of them."""
+    return tuple((row - start, why) for row, why in unread if start <= row < stop)
 
 
 def refuse_cursor(cursor: Cursor | None, what: str) -> None:

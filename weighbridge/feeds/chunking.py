@@ -9,8 +9,17 @@ from jax import tree_util
 
 from weighbridge.base import DataError
 from weighbridge.data import Values, column_names, join, num_rows, slice_rows
-from weighbridge.feeds.base import Cursor, Feed, Notice, Parcel, advanced
+from weighbridge.feeds.base import (
+    Cursor,
+    Feed,
+    Notice,
+    Parcel,
+    UnreadRows,
+    advanced,
+    unread_between,
+)
 from weighbridge.feeds.continuity import Continuity
+from weighbridge.quarantine import Unread
 
 
 class Chunk(NamedTuple):
@@ -20,11 +29,13 @@ class Chunk(NamedTuple):
         values: the rows.
         cursor: the place after the last of them: reading goes on there.
         notices: what was noticed on the way to them.
+        unread: those of them that could not be read, and why.
     """
 
     values: Values
     cursor: Cursor
     notices: tuple[Notice, ...] = ()
+    unread: UnreadRows = ()
 
 
 def chunks(
@@ -82,6 +93,7 @@ class Chunks(Iterator[Chunk | None]):
         self._rest: Parcel | None = None  # of the parcel that is being cut
         self._after: Cursor = cursor or {}
         self._notices: list[Notice] = []
+        self._unread: list[tuple[int, Unread]] = []
         self._structure: Any = None
         self._ended = False
 
@@ -152,14 +164,17 @@ class Chunks(Iterator[Chunk | None]):
         values, cursor = self._rest.values, self._rest.cursor or {}
         rows = min(wanted, num_rows(values))
         self._pieces.append(slice_rows(values, 0, rows))
+        unread = self._rest.unread
+        self._unread += [(self._num_pending + row, why) for row, why in unread if row < rows]
         self._num_pending += rows
         self._after = advanced(cursor, rows)
         more = slice_rows(values, rows, None)
-        self._rest = Parcel(more, self._after) if num_rows(more) else None
+        left = unread_between(unread, rows, rows + num_rows(more))
+        self._rest = Parcel(more, self._after, unread=left) if num_rows(more) else None
 
     def _cut(self) -> Chunk:
-        chunk = Chunk(join(self._pieces), self._after, self.take_notices())
-        self._pieces, self._num_pending = [], 0
+        chunk = Chunk(join(self._pieces), self._after, self.take_notices(), tuple(self._unread))
+        self._pieces, self._num_pending, self._unread = [], 0, []
         if self.continuity is not None:
             self.continuity_state = self.continuity.state()
         return chunk

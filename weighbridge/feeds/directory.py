@@ -20,7 +20,7 @@ from weighbridge.feeds.file_identity import (
     reason_of,
     shown,
 )
-from weighbridge.feeds.files import read_parcels
+from weighbridge.feeds.files import read_parcels, unreadable
 from weighbridge.feeds.looking import HELD_UP, Looks, passed_over
 from weighbridge.feeds.taken import Taken, place_within, restored
 from weighbridge.sources import NoRowsError, head_of, not_numbers
@@ -56,6 +56,8 @@ class DirectoryFeed:
         columns: the columns to read; by default all that are numeric in the first file.
         schema: column -> float or int.
         follow: whether to wait for more files.
+        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
+            read a notice; otherwise each is a DataError.
         settle: seconds for which a file must not change before it is taken.
         patience: seconds between two looks.
     """
@@ -70,6 +72,7 @@ class DirectoryFeed:
         schema: Mapping[str, type] | None = None,
         *,
         follow: bool = False,
+        lenient: bool = False,
         settle: float = 2.0,
         patience: float = 0.2,
     ) -> None:
@@ -77,6 +80,7 @@ class DirectoryFeed:
         if not self.path.is_dir():
             raise DataError(f"There is no folder {str(path)!r}. Make it, or check the path.")
         self.follow, self.settle, self.patience = follow, settle, patience
+        self._lenient = lenient
         self._columns = columns
         self._schema = dict(schema or {})
         self.left_out: LeftOut = {}
@@ -191,11 +195,14 @@ class DirectoryFeed:
         problem: DataError | None = None
         try:
             if taken.columns is None:
-                head = head_of(path, None, self._schema)
+                head = head_of(path, None, self._schema, lenient=self._lenient)
                 taken.columns = head.kept
                 self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
             place = taken.place(name, mark)
-            for parcel in read_parcels(path, taken.columns, self._schema, place, at):
+            parcels = read_parcels(
+                path, taken.columns, self._schema, place, at, lenient=self._lenient
+            )
+            for parcel in parcels:
                 if parcel.cursor is not None:
                     yield from held
                     held = []
@@ -215,6 +222,8 @@ class DirectoryFeed:
         if isinstance(problem, NoRowsError):
             text = f"{problem} It is passed over."
             yield Parcel(None, notices=(Notice("gap", name, text),))
+        elif problem is not None and self._lenient and taken.columns is None:
+            yield Parcel(None, notices=(unreadable(name, problem),))
         elif problem is not None:
             raise problem
 

@@ -6,9 +6,25 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from weighbridge.base import DataError
 from weighbridge.data import LeftOut, num_rows
-from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset
-from weighbridge.sources import head_of_all, not_numbers, read_file
+from weighbridge.feeds.base import (
+    Cursor,
+    Notice,
+    Parcel,
+    UnreadRows,
+    bad_cursor,
+    from_offset,
+    unread_between,
+)
+from weighbridge.sources import (
+    FileChangedError,
+    NoRowsError,
+    Source,
+    head_of_all,
+    not_numbers,
+    read_file,
+)
 
 # What a cursor holds beside the place within a file.
 OWN_KEYS = ("file", "name", "taken", "columns", "offset")
@@ -21,16 +37,24 @@ class FilesFeed:
         paths: the files, in order.
         columns: the columns to read; by default all that are numeric in the first file.
         schema: column -> float or int.
+        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
+            read a notice; otherwise each is a DataError.
     """
 
     seekable = True
 
     def __init__(
-        self, paths: Sequence[Path], columns: list[str] | None, schema: Mapping[str, type]
+        self,
+        paths: Sequence[Path],
+        columns: list[str] | None,
+        schema: Mapping[str, type],
+        *,
+        lenient: bool = False,
     ) -> None:
         self.paths = list(paths)
         self._schema = schema
-        head = head_of_all(self.paths, columns, schema)
+        self._lenient = lenient
+        head = head_of_all(self.paths, columns, schema, lenient=lenient)
         self.columns, self.num_rows = head.kept, head.num_rows
         ignored = head.ignored if columns is None else []
         self.left_out: LeftOut = {name: not_numbers(name) for name in ignored}
@@ -46,7 +70,9 @@ class FilesFeed:
         for number in range(first, len(self.paths)):
             path = self.paths[number]
             place = {"file": number, "name": path.name}
-            yield from read_parcels(path, self.columns, self._schema, place, cursor)
+            yield from read_parcels(
+                path, self.columns, self._schema, place, cursor, lenient=self._lenient
+            )
             cursor = None
 
     def _find(self, cursor: Cursor) -> int:
@@ -66,6 +92,8 @@ def read_parcels(
     schema: Mapping[str, type],
     place: Cursor,
     cursor: Cursor | None,
+    *,
+    lenient: bool = False,
 ) -> Iterator[Parcel]:
     """The blocks of one file as parcels, from the cursor on; only the first has an identifier.
 
@@ -75,16 +103,53 @@ def read_parcels(
         schema: their types.
         place: what a cursor says of the file itself.
         cursor: a place in this file, or None for its beginning.
+        lenient: whether rows that cannot be read are handed out as bad rows, and a file that
+            cannot be read, or not to its end, is a notice.
     """
     position, offset = None, 0
     if cursor is not None:
         position = {key: value for key, value in cursor.items() if key not in OWN_KEYS}
         offset = int(cursor["offset"])
     begins = cursor is None
-    with contextlib.closing(read_file(path, columns, schema, position)) as reader:
-        next(reader)
-        for where, values in reader:
-            identifier = path.name if begins else None
-            parcel = Parcel(values, {**place, **where, "offset": 0}, identifier)
-            yield from_offset(parcel, min(offset, num_rows(values)))
-            offset, begins = 0, False
+    try:
+        reader = read_file(path, columns, schema, position, lenient=lenient)
+        with contextlib.closing(reader):
+            next(reader)
+            for block in reader:
+                identifier = path.name if begins else None
+                at = {**place, **block.position, "offset": 0}
+                unread = tuple(block.unread.items())
+                notices = _unread_notices(path, unread) if lenient else ()
+                parcel = Parcel(block.values, at, identifier, notices, unread)
+                yield from_offset(parcel, min(offset, num_rows(block.values)))
+                offset, begins = 0, False
+    except (NoRowsError, FileChangedError):
+        raise
+    except DataError as error:
+        if not lenient:
+            raise
+        yield Parcel(None, notices=(unreadable(path.name, error),))
+
+
+def unreadable(name: str, error: DataError) -> Notice:
+    """What to tell of a file that cannot be read, or not to its end."""
+    return Notice("unreadable", name, f"{error} What was not read of it is set aside.")
+
+
+def _unread_notices(path: Path, unread: UnreadRows) -> tuple[Notice, ...]:
+    """One line on the bad rows of a block."""
+    if not unread:
+        return ()
+    first = unread[0][1]
+    more = f" ({len(unread):,} rows of this block cannot be read)" if len(unread) > 1 else ""
+    text = f"Line {first.line} of {path.name} cannot be read{more}: {first.reason}"
+    return (Notice("unreadable", first.line, text),)
+
+
+def parcels_of_source(source: Source) -> Iterator[Parcel]:
+    """The blocks of a source, each with its rows that could not be read."""
+    row = 0
+    for values in source.blocks():
+        stop = row + num_rows(values)
+        yield Parcel(values, unread=unread_between(tuple(source.unread.items()), row, stop))
+        row = stop

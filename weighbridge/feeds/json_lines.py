@@ -9,12 +9,13 @@ from pathlib import Path
 
 from weighbridge.base import DataError
 from weighbridge.data import num_rows
-from weighbridge.feeds.base import Cursor, Notice, Parcel, bad_cursor
+from weighbridge.feeds.base import Cursor, Notice, Parcel, UnreadRows, bad_cursor
 from weighbridge.feeds.file_identity import FileMark, mark_of, reason_of
 from weighbridge.feeds.growing_file import RewrittenError
 from weighbridge.feeds.rotated_log import LinePlace, RotatedLog, place_of
 from weighbridge.json_rows import RowParser, decode, identified
 from weighbridge.line_blocks import Line, LineBlock, Readable, first_line, line_blocks
+from weighbridge.quarantine import Unread
 
 
 class JsonLinesFeed:
@@ -145,7 +146,7 @@ class JsonLinesFeed:
         more = {"mark": list(mark), "columns": self._parser.kept}
         place = {"byte": block.byte, "line": block.line}
         offset = block.offset + len(block.lines) - len(lines)
-        for parcel in parcels_of(self._parser, lines, place, offset):
+        for parcel in parcels_of(self._parser, lines, place, offset, self.path.name):
             yield parcel._replace(cursor={**(parcel.cursor or {}), **more})
 
 
@@ -168,7 +169,7 @@ def _blocks(file: Readable, descriptor: int, place: LinePlace | None) -> Iterato
 
 
 def parcels_of(
-    parser: RowParser, lines: list[Line], place: Cursor, offset: int
+    parser: RowParser, lines: list[Line], place: Cursor, offset: int, file: str = ""
 ) -> Iterator[Parcel]:
     """Lines as parcels: runs of good rows, bad rows alone; single rows if they are identified.
 
@@ -177,6 +178,7 @@ def parcels_of(
         lines: the lines.
         place: of the block that they belong to.
         offset: of the first line within that block.
+        file: its name, where there is one.
     """
     rows = [decode(line.text) for line in lines]
     field = parser.identifier
@@ -184,15 +186,19 @@ def parcels_of(
         rows = [identified(row, field) for row in rows]
     for run in parser.runs(rows, [f"Line {line.number}" for line in lines]):
         notices: tuple[Notice, ...] = ()
+        unread: UnreadRows = ()
         if run.reason is not None:
-            notices = (Notice("unreadable", lines[run.start].number, run.reason),)
+            bad = lines[run.start]
+            notices = (Notice("unreadable", bad.number, run.reason),)
+            text = bad.text.decode("utf-8", "replace").rstrip("\r\n")
+            unread = ((0, Unread(run.reason, text, bad.number, file)),)
         if field is None:
             cursor = {**place, "offset": offset + run.start}
-            yield Parcel(run.values, cursor, None, notices)
+            yield Parcel(run.values, cursor, None, notices, unread)
             continue
         for k in range(num_rows(run.values)):
             line, row = lines[run.start + k], rows[run.start + k]
             values = {name: column[k : k + 1] for name, column in run.values.items()}
             cursor = {"byte": line.byte, "line": line.number, "offset": 0}
             identifier = row[field] if isinstance(row, dict) else None
-            yield Parcel(values, cursor, identifier, notices)
+            yield Parcel(values, cursor, identifier, notices, unread)

@@ -14,7 +14,7 @@ from weighbridge.base import DataError
 from weighbridge.data import RowPolicy, is_table, take_columns
 from weighbridge.feeds.base import Feed, Parcel
 from weighbridge.feeds.directory import DirectoryFeed
-from weighbridge.feeds.files import FilesFeed
+from weighbridge.feeds.files import FilesFeed, parcels_of_source
 from weighbridge.feeds.iterables import IterableFeed
 from weighbridge.feeds.json_lines import JsonLinesFeed
 from weighbridge.feeds.memory import MemoryFeed
@@ -44,7 +44,8 @@ def open_feed(
         schema: column -> float or int, where the type should not be inferred.
         identifier: for JSON lines and Redis: a field that tells rows that come twice.
         on_bad_row: the row policy; with "raise" a line that is no row is a DataError, otherwise it
-            is handed out as a row of NaN, with a notice.
+            is handed out as a row of NaN, with a notice, and a file that cannot be read is passed
+            over with a notice.
 
     Returns:
         A feed; its `seekable` and `describe()` tell whether a run on it can be resumed exactly.
@@ -77,13 +78,13 @@ def open_feed(
         path = Path(data)
         if path.is_dir():
             _refuse_identifier(identifier, "files")
-            return DirectoryFeed(path, wanted, types, follow=follow)
+            return DirectoryFeed(path, wanted, types, follow=follow, lenient=lenient)
         if path.suffix.lower() == ".jsonl" and path.is_file():
             return JsonLinesFeed(
                 path, wanted, types, follow=follow, identifier=identifier, lenient=lenient
             )
     _refuse_identifier(identifier, "these data")
-    feed = _open_still(data, wanted, types)
+    feed = _open_still(data, wanted, types, lenient)
     if follow and feed.seekable:
         raise DataError(
             f"There is nothing to follow in {feed.describe()}. Give a directory, a .jsonl file, a "
@@ -92,13 +93,16 @@ def open_feed(
     return feed
 
 
-def _open_still(data: Any, columns: list[str] | None, schema: dict[str, type]) -> Feed:
+def _open_still(
+    data: Any, columns: list[str] | None, schema: dict[str, type], lenient: bool
+) -> Feed:
     """What has all its rows already, or brings them itself."""
     if isinstance(data, str | os.PathLike):
-        return FilesFeed(expand(data), columns, schema)
+        return FilesFeed(expand(data), columns, schema, lenient=lenient)
     if isinstance(data, list | tuple) and data and not isinstance(data, Parcel):
         if all(isinstance(item, str | os.PathLike) for item in data):
-            return FilesFeed([path for item in data for path in expand(item)], columns, schema)
+            paths = [path for item in data for path in expand(item)]
+            return FilesFeed(paths, columns, schema, lenient=lenient)
         parcels = any(isinstance(item, Parcel) for item in data)
         if parcels or (type(data) is list and all(map(is_table, data))):
             return IterableFeed(data, columns, schema)
@@ -120,11 +124,12 @@ class _Blocks:
         self._source = source
 
     def __iter__(self) -> Any:
-        return self._source.blocks()
+        return parcels_of_source(self._source)
 
 
 def _open_source_feed(source: Source) -> Feed:
-    return IterableFeed(_Blocks(source) if source.reopenable else source.blocks(), name="source")
+    blocks = _Blocks(source)
+    return IterableFeed(blocks if source.reopenable else iter(blocks), name="source")
 
 
 def _refuse_identifier(identifier: str | None, what: str) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weighbridge.base import DataError
+from weighbridge.data import RowPolicy
 from weighbridge.feeds.base import Cursor, Parcel, refuse_cursor
+from weighbridge.feeds.files import parcels_of_source
 from weighbridge.feeds.iterables import IterableFeed
 from weighbridge.feeds.json_lines import parcels_of
 from weighbridge.json_rows import RowParser
@@ -83,8 +85,9 @@ class StreamFeed:
         if self._parser.identifier is not None:
             raise DataError("identifier names a field of JSON lines, and the stream holds CSV.")
         rest = io.BufferedReader(_Prefixed(begun, self._stream))
-        source = open_source(rest, columns=self._columns, schema=self._schema)
-        yield from IterableFeed(source.blocks()).read()
+        policy: RowPolicy = "skip" if self._parser.lenient else "raise"
+        source = open_source(rest, columns=self._columns, schema=self._schema, on_bad_row=policy)
+        yield from IterableFeed(parcels_of_source(source)).read()
 
     def _json_rows(self, rest: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
         byte, number, ended = 0, 1, False

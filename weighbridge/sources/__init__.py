@@ -4,10 +4,12 @@ from weighbridge.sources.columns import check_present, check_request, not_number
 from weighbridge.sources.csv_file import count_csv_rows
 from weighbridge.sources.files import expand, head_of, head_of_all, is_readable, read_file
 from weighbridge.sources.opening import open_source
-from weighbridge.sources.reading import NoRowsError
+from weighbridge.sources.reading import Block, FileChangedError, NoRowsError
 from weighbridge.sources.source import Source
 
 __all__ = [
+    "Block",
+    "FileChangedError",
     "NoRowsError",
     "Source",
     "check_present",

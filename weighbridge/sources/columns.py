@@ -11,6 +11,7 @@ from weighbridge.base import DataError
 from weighbridge.data import LeftOut, NumpyArray, Values, refuse_duplicates, row_name
 
 Columns = list[str] | None
+MOST_COMPARED = 1000  # names that a misspelled one is held against
 Schema = Mapping[str, type]
 
 
@@ -33,12 +34,20 @@ def check_request(
 
 def check_present(present: Sequence[str], names: Iterable[str]) -> None:
     """DataError for the first name that is not among those present."""
+    known = set(present)
     for name in names:
-        if name not in present:
+        if name not in known:
+            near = nearest(name, [str(one) for one in present[:MOST_COMPARED]])
             raise DataError(
-                f"There is no column {name!r}.{nearest(name, map(str, present))} "
-                f"The columns are: {', '.join(map(str, present))}."
+                f"There is no column {name!r}.{near} The columns are: {named(present)}."
             )
+
+
+def named(columns: Sequence[str], most: int = 20) -> str:
+    """Names of columns for a message, which ten thousand of them would drown."""
+    shown = [text if len(text := str(name)) <= 80 else f"{text[:77]}..." for name in columns[:most]]
+    more = len(columns) - most
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

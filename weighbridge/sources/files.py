@@ -14,7 +14,7 @@ from weighbridge.sources.csv_file import read_csv
 from weighbridge.sources.json_lines_file import read_json_lines
 from weighbridge.sources.npz_file import read_npz
 from weighbridge.sources.parquet_file import read_parquet
-from weighbridge.sources.reading import Head, Position, Reader
+from weighbridge.sources.reading import Block, Head, Position, Reader
 
 _READERS: dict[str, Callable[..., Reader]] = {
     ".csv": read_csv,
@@ -58,9 +58,14 @@ def is_readable(name: str) -> bool:
 
 
 def read_file(
-    path: Path, columns: Columns, schema: Schema, position: Position | None = None
+    path: Path,
+    columns: Columns,
+    schema: Schema,
+    position: Position | None = None,
+    *,
+    lenient: bool = False,
 ) -> Reader:
-    """Read one file: a head that tells its columns, then pairs of a position and a block.
+    """Read one file: a head that tells its columns, then blocks.
 
     Args:
         path: the file.
@@ -68,24 +73,39 @@ def read_file(
         schema: their types, where they should not be inferred.
         position: of a block that an earlier reading gave: begin there. Blocks are cut in a way
             that depends on their beginning alone, so they are the same from there on.
+        lenient: whether a row that cannot be read becomes one of NaN, and is told with its block.
+            A file that cannot be read is a DataError nevertheless.
     """
+    reader = _READERS[path.suffix.lower()]
     try:
-        yield from _READERS[path.suffix.lower()](path, columns, schema, position)
+        for part in reader(path, columns, schema, position, lenient=lenient):
+            if isinstance(part, Block) and part.unread:
+                named = {n: row._replace(file=path.name) for n, row in part.unread.items()}
+                part = part._replace(unread=named)
+            yield part
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     except DataError as error:
         raise type(error)(f"In {path}: {error}") from error
 
 
-def head_of(path: Path, columns: Columns, schema: Schema) -> Head:
+def head_of(path: Path, columns: Columns, schema: Schema, *, lenient: bool = False) -> Head:
     """The columns of a file, those left out, and its number of rows if it is known."""
-    with contextlib.closing(read_file(path, columns, schema)) as reader:
+    with contextlib.closing(read_file(path, columns, schema, lenient=lenient)) as reader:
         head: Head = next(reader)
         return head
 
 
-def head_of_all(paths: Sequence[Path], columns: Columns, schema: Schema) -> Head:
-    """The columns of the first file, which all others must have, and the rows of all together."""
+def head_of_all(
+    paths: Sequence[Path], columns: Columns, schema: Schema, *, lenient: bool = False
+) -> Head:
+    """The columns of the first file, which all others must have, and the rows of all together.
+
+    Where one that cannot be read is passed over (`lenient`), it is the first that can; the rows
+    are not known then.
+    """
+    if lenient:
+        return _first_head(paths, columns, schema)
     for path in paths:
         check_file(path)
     head = head_of(paths[0], columns, schema)
@@ -95,3 +115,17 @@ def head_of_all(paths: Sequence[Path], columns: Columns, schema: Schema) -> Head
             rows = head_of(path, head.kept, schema).num_rows
             total = None if rows is None else total + rows
     return head._replace(num_rows=total)
+
+
+def _first_head(paths: Sequence[Path], columns: Columns, schema: Schema) -> Head:
+    refused: DataError | None = None
+    for path in paths:
+        try:
+            check_file(path)
+            head = head_of(path, columns, schema, lenient=True)
+        except DataError as error:
+            refused = refused or error
+        else:
+            return head if len(paths) == 1 else head._replace(num_rows=None)
+    assert refused is not None
+    raise refused

@@ -14,21 +14,30 @@ from jax import tree_util
 from weighbridge.base import DataError
 from weighbridge.data import (
     LeftOut,
+    RowPolicy,
     TableReader,
     Values,
     is_table,
     num_rows,
     take_columns,
 )
+from weighbridge.quarantine import Unread
 from weighbridge.sources.columns import Columns, Schema, check_request, not_numbers, select
 from weighbridge.sources.csv_file import read_csv
-from weighbridge.sources.files import expand, head_of_all, read_file
-from weighbridge.sources.reading import Head
+from weighbridge.sources.files import check_file, expand, head_of_all, read_file
+from weighbridge.sources.reading import Block, Head
 from weighbridge.sources.source import Source
+
+# Texts of bad rows that are kept until their block is checked, which may be several blocks later.
+KEPT_BYTES = 64 << 20
 
 
 def open_source(
-    data: Any, *, columns: Sequence[str] | None = None, schema: Mapping[str, type] | None = None
+    data: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: Mapping[str, type] | None = None,
+    on_bad_row: RowPolicy = "raise",
 ) -> Source:
     """Open observations for reading in blocks.
 
@@ -39,6 +48,9 @@ def open_source(
             columns, a list of tables or dicts is a list of chunks.
         columns: the columns to read, in a file by default all that are numeric.
         schema: column -> float or int, where the type should not be inferred from the first block.
+        on_bad_row: the row policy. With "raise" a row of a file that cannot be read is a DataError;
+            otherwise it is handed out with NaN, and a file that cannot be read is passed over: see
+            `unread` and `set_aside` of the source.
 
     Returns:
         A `Source`.
@@ -48,6 +60,7 @@ def open_source(
     (2, [{'y': array([0, 1])}])
     """
     columns, types = check_request(columns, schema)
+    lenient = on_bad_row != "raise"
     if isinstance(data, Source):
         if columns is not None or types:
             raise DataError("data is already a Source. Give columns and schema when opening it.")
@@ -55,13 +68,13 @@ def open_source(
     if isinstance(data, str) and data == "-":
         data = sys.stdin
     if hasattr(data, "readline"):
-        return _open_stream(data, columns, types)
+        return _open_stream(data, columns, types, lenient)
     if isinstance(data, str | os.PathLike):
-        return _open_files(expand(data), columns, types)
+        return _open_files(expand(data), columns, types, lenient)
     if isinstance(data, list | tuple) and data:
         if all(isinstance(item, str | os.PathLike) for item in data):
             paths = [path for item in data for path in expand(item)]
-            return _open_files(paths, columns, types)
+            return _open_files(paths, columns, types, lenient)
         if type(data) is list and all(map(is_table, data)):
             return _open_chunks(data, columns, types, in_memory=True)
     is_container = is_table(data) or not tree_util.all_leaves([data])
@@ -95,30 +108,82 @@ def _open_chunks(
     return Source(start, reopenable=reopenable, in_memory=in_memory, left_out=reader.left_out)
 
 
-def _open_files(paths: list[Path], columns: Columns, schema: Schema) -> Source:
-    head = head_of_all(paths, columns, schema)
+def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bool) -> Source:
+    head = head_of_all(paths, columns, schema, lenient=lenient)
+    told = _Told()
 
     def start() -> Iterator[Values]:
+        told.begin()
         for path in paths:
-            with contextlib.closing(read_file(path, head.kept, schema)) as reader:
-                next(reader)
-                for _, values in reader:
-                    yield values
+            try:
+                if lenient:
+                    check_file(path)
+                reader = read_file(path, head.kept, schema, lenient=lenient)
+                with contextlib.closing(reader):
+                    next(reader)
+                    yield from told.values(reader)
+            except DataError as error:
+                if not lenient:
+                    raise
+                told.set_aside[str(path)] = str(error)
 
     # Of several NPZ files only one at a time is in memory.
     in_memory = len(paths) == 1 and paths[0].suffix.lower() == ".npz"
     left_out = _not_numbers(head, columns)
-    return Source(start, num_rows=head.num_rows, in_memory=in_memory, left_out=left_out)
+    return Source(
+        start,
+        num_rows=head.num_rows,
+        in_memory=in_memory,
+        left_out=left_out,
+        unread=told.unread,
+        set_aside=told.set_aside,
+    )
 
 
-def _open_stream(stream: Any, columns: Columns, schema: Schema) -> Source:
+def _open_stream(stream: Any, columns: Columns, schema: Schema, lenient: bool) -> Source:
     binary = getattr(stream, "buffer", stream)
     if isinstance(binary.read(0), str):
         raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
-    reader = read_csv(binary, columns, schema)
+    reader = read_csv(binary, columns, schema, lenient=lenient)
     head: Head = next(reader)
-    blocks = (values for _, values in reader)
-    return Source(lambda: blocks, reopenable=False, left_out=_not_numbers(head, columns))
+    told = _Told()
+    blocks = told.values(reader)
+    return Source(
+        lambda: blocks,
+        reopenable=False,
+        left_out=_not_numbers(head, columns),
+        unread=told.unread,
+    )
+
+
+class _Told:
+    """What a source tells beside its rows: which could not be read, and which files."""
+
+    def __init__(self) -> None:
+        self.unread: dict[int, Unread] = {}
+        self.set_aside: dict[str, str] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Rows are counted anew."""
+        self.unread.clear()
+        self._row = self._size = 0
+
+    def values(self, reader: Iterable[Block]) -> Iterator[Values]:
+        """The values of blocks; of the bad rows the latest are kept, for who checks the values."""
+        for block in reader:
+            for number, row in block.unread.items():
+                self.unread[self._row + number] = row
+                self._size += _size(row)
+            while self._size > KEPT_BYTES and self.unread:
+                self._size -= _size(self.unread.pop(next(iter(self.unread))))
+            self._row += num_rows(block.values)
+            yield block.values
+
+
+def _size(row: Unread) -> int:
+    """About how much memory it takes."""
+    return 500 + len(row.text) + len(row.reason)
 
 
 def _not_numbers(head: Head, columns: Columns) -> LeftOut:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from weighbridge.base import DataError
+from weighbridge.data import Values
+from weighbridge.quarantine import Unread
+from weighbridge.sources.columns import named
 
 Position = dict[str, int]
-Reader = Generator[Any, None, None]  # a Head, then blocks, each after its position
+Reader = Generator[Any, None, None]  # a Head, then a Block after the other
+
+
+class Block(NamedTuple):
+    """Rows of a file.
+
+    Attributes:
+        position: of the first of them: reading can go on there.
+        values: the rows; what could not be read of one is NaN.
+        unread: rows of the block, counted from 0, that could not be read, and why.
+    """
+
+    position: Position
+    values: Values
+    unread: Mapping[int, Unread] = MappingProxyType({})
 
 
 class Head(NamedTuple):
@@ -26,15 +44,20 @@ class NoRowsError(DataError):
 def make_head(kept: list[str], present: Sequence[str], rows: int | None) -> Head:
     """A head with the kept ones of the columns present; DataError if there is nothing to read."""
     if not kept:
-        raise DataError(f"No column holds numbers (columns: {', '.join(present)}).")
+        raise DataError(f"No column holds numbers (columns: {named(present)}).")
     if rows == 0:
         raise NoRowsError("There are no rows. Write at least one row of data.")
-    return Head(kept, [name for name in present if name not in kept], rows)
+    chosen = set(kept)
+    return Head(kept, [name for name in present if name not in chosen], rows)
 
 
-def file_changed(has: str, place: str) -> DataError:
+class FileChangedError(DataError):
+    """A file that no longer has the place where reading was to go on."""
+
+
+def file_changed(has: str, place: str) -> FileChangedError:
     """The error of a file that no longer has the place where reading was to go on."""
-    return DataError(
+    return FileChangedError(
         f"It has {has}, and reading was to go on at {place}: the file is not what it was. Restore "
         "it, or start anew."
     )

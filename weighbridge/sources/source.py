@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from weighbridge.base import DataError
 from weighbridge.data import LeftOut, Values
+from weighbridge.quarantine import Unread
 
 
 class Source:
@@ -18,6 +19,10 @@ class Source:
         in_memory: whether all rows are in memory at once anyway (arrays, tables, one NPZ file).
         left_out: columns that do not hold numbers and are not read, with the error for whoever
             asks for one; of a stream those that were met so far.
+        unread: rows of the latest blocks that could not be read as rows, by their number in the
+            source: they are handed out with NaN, and here stands why.
+        set_aside: files that could not be read, or not to their end, and why; those that were met
+            so far.
     """
 
     def __init__(
@@ -28,6 +33,8 @@ class Source:
         reopenable: bool = True,
         in_memory: bool = False,
         left_out: LeftOut | None = None,
+        unread: Mapping[int, Unread] | None = None,
+        set_aside: dict[str, str] | None = None,
     ) -> None:
         self._start = start
         self._started = False
@@ -35,6 +42,8 @@ class Source:
         self.reopenable = reopenable
         self.in_memory = in_memory
         self.left_out: LeftOut = {} if left_out is None else left_out
+        self.unread: Mapping[int, Unread] = {} if unread is None else unread
+        self.set_aside: dict[str, str] = {} if set_aside is None else set_aside
 
     @property
     def ignored_columns(self) -> list[str]:
