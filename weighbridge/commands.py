@@ -20,6 +20,7 @@ from weighbridge.named_models import Loaded, load_all
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits
+from weighbridge.run_lock import locked
 from weighbridge.scaling import Scales, measure
 from weighbridge.sources import Source
 from weighbridge.tables import (
@@ -34,7 +35,7 @@ from weighbridge.tables import (
     stack_columns,
 )
 from weighbridge.views import Begun, see
-from weighbridge.watching import Keeping, Plan, Watched, watch
+from weighbridge.watching import Keeping, Plan, Watched, watch_locked
 from weighbridge.weighing import weigh_together
 
 
@@ -196,6 +197,19 @@ def watch_table(
     """Weigh models on a table that may grow, until it ends or the event is set."""
     loaded = load_all(specs)
     check_question(loaded, table)
+    with locked(directory, display.say):
+        return _watch_locked(loaded, table, method, directory, options, display, stop)
+
+
+def _watch_locked(
+    loaded: Loaded,
+    table: Table,
+    method: str | Method,
+    directory: Path,
+    options: WatchOptions,
+    display: Display,
+    stop: threading.Event,
+) -> Watched:
     columns, schema = table.request(loaded)
     announce(display, f"waiting for the first rows of {table.data}")
     feed = Begun(
@@ -224,12 +238,4 @@ def watch_table(
         changes=options.changes,
         on_bad_row=options.on_bad_row,
     )
-    return watch(
-        plan,
-        feed,
-        directory,
-        prepare=views,
-        keeping=options.keeping,
-        display=display,
-        stop=stop,
-    )
+    return watch_locked(plan, feed, directory, views, options.keeping, display, stop)
