@@ -80,10 +80,14 @@ def test_a_chunk_of_a_pipe_is_that_of_a_file():
 )
 def test_what_is_wrong_is_told_with_the_row_of_the_stream(pieces, parts):
     rows = CsvRows(None, {"k": int} if b"k" in pieces[0] else {})
-    with pytest.raises(DataError) as caught:
+
+    def read():
         for piece in pieces:
-            list(rows.add(piece))
-        list(rows.end())
+            yield from rows.add(piece)
+        yield from rows.end()
+
+    with pytest.raises(DataError) as caught:
+        list(read())
     for part in parts:
         assert part in str(caught.value)
 
@@ -92,8 +96,7 @@ def test_a_forgotten_quote_ends_in_bounded_memory():
     records, size = Records(), 1 << 16
     assert records.add(b'a,b\n1,"2\n') == b"a,b\n"
     with pytest.raises(DataError, match="no end"):
-        for _ in range(300):
-            assert records.add(b"3,4\n" * (size // 4)) == b""
+        assert not any(records.add(b"3,4\n" * (size // 4)) for _ in range(300))
 
 
 def test_a_quote_within_a_field_opens_nothing():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import weighbridge as wb
-from weighbridge import run_lock
+from weighbridge import live, run_lock
 from weighbridge.run_lock import LOCK, locked
 from weighbridge.watching import Plan, watch
 
@@ -92,8 +92,16 @@ def test_an_error_lets_go(tmp_path, error):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", '{"pid": "x"}', '{"pid": -1, "host": "a", "since": "b"}', "[" * 4000]
-    + ['{"pid": 1, "host": "\\u001b[31m", "since": 3}', "\x00\xff"],
+    [
+        "",
+        "{",
+        "[1]",
+        '{"pid": "x"}',
+        '{"pid": -1, "host": "a", "since": "b"}',
+        "[" * 4000,
+        '{"pid": 1, "host": "\\u001b[31m", "since": 3}',
+        "\x00\xff",
+    ],
 )
 def test_what_is_in_the_file_cannot_block_nor_confuse(tmp_path, text):
     (tmp_path / LOCK).write_text(text)
@@ -107,14 +115,17 @@ def test_a_read_only_directory_is_called_that(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(os, "open", read_only)
-    with pytest.raises(wb.CheckpointError, match=r"run directory .* is read-only.*another"):
-        with locked(tmp_path, print):
-            pass
+    told = r"run directory .* is read-only.*another"
+    with pytest.raises(wb.CheckpointError, match=told), locked(tmp_path, print):
+        pass
 
 
 def test_a_directory_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(wb.CheckpointError, match="Could not open"), locked(tmp_path / "file", print):
+    with (
+        pytest.raises(wb.CheckpointError, match="Could not open"),
+        locked(tmp_path / "file", print),
+    ):
         pass
 
 
@@ -164,3 +175,16 @@ def test_the_file_is_not_followed_elsewhere(tmp_path):
         pass
     assert Path(tmp_path / "else").read_text() == "kept"
     assert run_lock.LOCK == "watch.lock"
+
+
+def test_the_error_of_a_probability_is_shown(capsys):
+    heights, errors = {"a": -1.0, "b": -1.5}, {"a": 0.3, "b": 0.3}
+    state = live.State(
+        9, heights, errors, {"a": 0.62, "b": 0.38}, probability_errors={"a": 0.1, "b": 0.1}
+    )
+    live.Lines().show(state)
+    display = live.OnTerminal()
+    display.show(state)
+    display.close()
+    assert capsys.readouterr().err.count("0.6200 +- 0.1") >= 2
+    assert state._replace(probability_errors={}).probability("a") == "0.6200"

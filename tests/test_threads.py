@@ -190,11 +190,16 @@ def test_what_is_restored_stays_the_same_object():
 
     holder = Holder()
     names, table = holder.names, holder.table
-    with pytest.raises(ValueError), restored_on_error(holder):
+
+    @restored_on_error(holder)
+    def fail():
         holder.names.append("c")
         holder.table = {}
         table["d"] = 2
         raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
     assert holder.names is names
     assert holder.table is table
     assert (names, table) == (["a"], {"b": 1})

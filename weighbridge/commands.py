@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from weighbridge.addresses import without_secrets
 from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
@@ -70,7 +71,7 @@ def weigh(
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
     if first is None:
-        raise DataError(f"{table.data} has no rows.")
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
     competitors = competitors_of(loaded, table, first, scales)
     # What was read to see the columns is not read again, for a pipe has it only once.
     begun = [itertools.chain([first], blocks)]
@@ -211,7 +212,7 @@ def _watch_locked(
     stop: threading.Event,
 ) -> Watched:
     columns, schema = table.request(loaded)
-    announce(display, f"waiting for the first rows of {table.data}")
+    announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
     feed = Begun(
         open_feed(
             table.data,
@@ -226,7 +227,7 @@ def _watch_locked(
     if feed.first is None:
         if stop.is_set():
             return Watched("signal", 0, None)
-        raise DataError(f"{table.data} has no rows.")
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
     for remark in columns_remark(feed.left_out):
         display.say(remark)
     models, views = see(loaded, table, feed.first)

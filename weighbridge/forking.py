@@ -1,4 +1,4 @@
-"""Processes made by fork: JAX has threads, which a forked process lacks, and would wait for ever."""
+"""Processes made by fork: they lack the threads of JAX, and would wait for them for ever."""
 
 from __future__ import annotations
 

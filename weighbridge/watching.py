@@ -386,6 +386,7 @@ class _Watch:
                 self.last_change,
                 f"{self.bad_rows:,} bad rows left out" if self.bad_rows else "",
                 f"ask for caution: {', '.join(cautious)}" if cautious else "",
+                update.probability_errors,
             )
         )
 

@@ -10,7 +10,7 @@ from weighbridge.data import Values, slice_rows
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
-NoticeKind = Literal["gap", "duplicate", "unreadable"]
+NoticeKind = Literal["gap", "duplicate", "unreadable", "connection"]
 
 
 @travels()
@@ -18,8 +18,9 @@ class Notice(NamedTuple):
     """Something about a stream that a user should know, and that does not stop it.
 
     Attributes:
-        kind: "gap" (rows are missing), "duplicate" (a parcel came again and was left out) or
-            "unreadable" (a line could not be read and is handed out as a bad row).
+        kind: "gap" (rows are missing), "duplicate" (a parcel came again and was left out),
+            "unreadable" (a line could not be read and is handed out as a bad row) or
+            "connection" (a server was lost, or has come back).
         identifier: of the parcel or the place that it is about.
         text: what to tell.
     """

@@ -22,7 +22,6 @@ LONG = 1 << 20
 _QUOTED_OR_END = re.compile(rb'(?<![^,\r\n])"(?:[^"]|"")*+"?|\n')
 
 
-
 class Records:
     """Cuts bytes at the last end of a line that is not within quotes.
 
