@@ -49,6 +49,12 @@ class RedisStream:
 
     seekable = True
     num_rows: int | None = None
+    # Where a reading stands: the last entry, how many had been added with it, streams before.
+    _last: str
+    _ordinal: int
+    _generation: int
+    _marks: Marks
+    _went_back: bool
 
     def __init__(
         self,
@@ -124,11 +130,8 @@ class RedisStream:
 
     def _start(self, cursor: Cursor | None) -> None:
         """Go to the last entry that was read, and how many had been added with it."""
-        self._last: str = "0-0"
-        self._ordinal: int = -1
-        self._generation: int = 0
-        self._marks: Marks = Marks()
-        self._went_back: bool = False
+        self._last, self._ordinal, self._generation, self._marks = "0-0", -1, 0, Marks()
+        self._went_back = False
         if cursor is None:
             return
         try:
