@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from weighbridge.base import DataError, MissingDependencyError
 from weighbridge.data import RowChecker, num_rows
 from weighbridge.feeds import Continuity, RedisStream, chunks, open_feed
 from weighbridge.feeds.redis_stream import _before
+from weighbridge.sources import open_source
 
 redis = pytest.importorskip("redis")
 needs_server = pytest.mark.skipif(
@@ -198,13 +200,18 @@ def test_following_through_a_restart_of_the_server(server):
     assert next(stream) is None
     server.stop()
     assert [next(stream) for _ in range(4)] == [None] * 4
+    (lost,) = stream.take_notices()
+    assert lost.kind == "connection"
+    assert "tried again" in lost.text
     with refuses("connection", "failed"):
         list(RedisStream.read(still(feed), None))
     server.start()
     add(server, 15, 20)
     chunk = wait_for(stream)
     assert chunk.values["y"].tolist() == Y[10:20]
-    assert chunk.notices == ()
+    assert [(notice.kind, "is back after" in notice.text) for notice in chunk.notices] == [
+        ("connection", True)
+    ]
     assert num_rows(chunk.values) == 10
 
 
@@ -229,6 +236,124 @@ def test_what_cannot_be_read(server):
     feed = RedisStream(server.url, "s")
     with refuses("no place in", "another feed"):
         list(feed.read({"offset": 1}))
+
+
+def entries(server, ids, stream="s"):
+    for number in ids:
+        server.client.xadd(stream, {"y": number + 0.5}, id=f"{number}-0")
+
+
+def values(found):
+    return np.concatenate([chunk.values["y"] for chunk in found]).tolist()
+
+
+def texts(found):
+    return [notice.text for chunk in found for notice in chunk.notices]
+
+
+@needs_server
+@pytest.mark.parametrize("new", [range(1, 4), range(1, 60), range(15, 60), range(40, 90)])
+def test_a_stream_made_anew_is_read_from_its_start_whatever_its_identifiers(server, new):
+    entries(server, range(10, 31))
+    feed, continuity = RedisStream(server.url, "s"), Continuity()
+    (last,) = chunks(feed, 100, None, continuity)
+    server.client.delete("s")
+    for number in new:
+        server.client.xadd("s", {"y": -number}, id=f"{number}-0")
+    found = list(chunks(feed, 20, last.cursor, continuity))
+    assert values(found) == [-number for number in new]
+    assert sum("made anew after entry 30-0" in text for text in texts(found)) == 1
+    assert len(texts(found)) == 1, "no duplicates, though identifiers come again"
+    server.client.xadd("s", {"y": -100.0}, id="100-0")
+    (more,) = chunks(feed, 20, json.loads(json.dumps(found[-1].cursor)), continuity)
+    assert (more.values["y"].tolist(), more.notices) == ([-100.0], ())
+
+
+@needs_server
+def test_a_server_that_was_restored_from_an_older_copy_is_not_read_twice(server):
+    entries(server, range(1, 41))
+    feed = RedisStream(server.url, "s")
+    (last,) = chunks(feed, 100)
+    server.client.delete("s")
+    entries(server, range(1, 31))  # the copy was made before the last ten
+    found = list(chunks(feed, 100, last.cursor))
+    assert found == []
+    entries(server, range(50, 53))
+    for cursor in (last.cursor, json.loads(json.dumps(last.cursor))):
+        found = list(chunks(feed, 100, cursor))
+        assert values(found) == [50.5, 51.5, 52.5]
+        assert ["gone back to an older state" in text for text in texts(found)] == [True]
+    entries(server, range(53, 55))
+    more = list(chunks(feed, 100, found[-1].cursor))
+    assert (values(more), texts(more)) == ([53.5, 54.5], [])
+
+
+@needs_server
+def test_the_last_entry_may_be_deleted_without_a_word(server):
+    entries(server, range(1, 11))
+    feed = RedisStream(server.url, "s")
+    (last,) = chunks(feed, 100)
+    server.client.xdel("s", "10-0")
+    entries(server, range(11, 13))
+    found = list(chunks(feed, 100, last.cursor))
+    assert (values(found), texts(found)) == ([11.5, 12.5], [])
+
+
+@needs_server
+def test_a_changed_password_is_told_and_never_shown(server, tmp_path):
+    secret, other = "s3cret-word", "0ther-word"
+    entries(server, range(1, 4))
+    server.client.config_set("requirepass", secret)
+    url = server.url.replace("redis://", f"redis://:{secret}@")
+    shown = []
+    try:
+        feed = open_feed(f"{url}?stream=s", follow=True)
+        feed.patience = 0.02
+        stream = chunks(feed, 2, None, Continuity())
+        first = wait_for(stream)
+        assert next(stream) is None
+        server.client.config_set("requirepass", other)
+        server.client.client_kill_filter(_type="normal", skipme=True)
+        assert [next(stream) for _ in range(20)] == [None] * 20
+        notices = stream.take_notices()
+        assert "does not let us in" in notices[-1].text
+        assert "start again with the new ones" in notices[-1].text
+        with refuses("does not let us in") as caught:
+            open_feed(f"{url}?stream=s")
+        server.client.config_set("requirepass", secret)
+        entries(server, range(4, 6))
+        chunk = wait_for(stream)
+        assert chunk.values["y"].tolist() == [3.5, 4.5]
+        shown = [feed.describe(), *(n.text for n in notices), str(first.cursor), repr(feed)]
+        shown += ["".join(traceback.format_exception(caught.value))]
+    finally:
+        server.client.config_set("requirepass", "")
+    assert not any(word in text for text in shown for word in (secret, other))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://me:sec/ret@127.0.0.1:1/0?stream=s",
+        "redis://me:sec#ret@127.0.0.1:1/0?stream=s",
+        "redis://me:sec?ret@127.0.0.1:1/0",
+        "redis://me:secret@127.0.0.1:port/0?stream=s",
+        "redis://me:secret@127.0.0.1:1/0",
+        "redis://me:secret@127.0.0.1:1/0?stream=s",
+        "redis://127.0.0.1:1/0?stream=s&password=secret",
+        "redis://127.0.0.1:1/0?stream=s&unknown=secret",
+        "redis://[::1:secret@/0?stream=s",
+        "unix://me:secret@/no/such.sock?stream=s",
+    ],
+)
+def test_no_part_of_a_password_is_in_an_error(url):
+    for opening in (lambda: open_feed(url), lambda: open_source(url)):
+        with pytest.raises(DataError) as caught:
+            opening()
+        told = "".join(traceback.format_exception(caught.value))
+        told = "\n".join(line for line in told.splitlines() if not line.startswith("    "))
+        assert "sec" not in told
+        assert "ret" not in told.replace("retry", "").replace("return", "").replace("secrets", "")
 
 
 def test_a_missing_package(monkeypatch):

@@ -39,6 +39,14 @@ class CheckpointError(WeighbridgeError, ValueError):
     """A saved file is damaged, or belongs to something else."""
 
 
+class InUseError(WeighbridgeError, RuntimeError):
+    """Another call, thread or process is at work on the same run."""
+
+
+class ForkError(WeighbridgeError, RuntimeError):
+    """A forked process cannot go on with what its parent has made."""
+
+
 class MissingDependencyError(WeighbridgeError, ImportError):
     """An optional package is needed for what was asked."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from weighbridge.addresses import without_secrets
 from weighbridge.announcing import announce
 from weighbridge.base import DataError
 from weighbridge.changes import Changes
@@ -20,6 +21,7 @@ from weighbridge.named_models import Loaded, load_all
 from weighbridge.progress import Reporter, Silent
 from weighbridge.result import Evidence
 from weighbridge.rounds import Limits
+from weighbridge.run_lock import locked
 from weighbridge.scaling import Scales, measure
 from weighbridge.sources import Source
 from weighbridge.tables import (
@@ -35,7 +37,7 @@ from weighbridge.tables import (
     stack_columns,
 )
 from weighbridge.views import Begun, see
-from weighbridge.watching import Keeping, Plan, Watched, watch
+from weighbridge.watching import Keeping, Plan, Watched, watch_locked
 from weighbridge.weighing import weigh_together
 
 
@@ -70,7 +72,7 @@ def weigh(
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
     if first is None:
-        raise DataError(f"{table.data} has no rows.")
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
     competitors = competitors_of(loaded, table, first, scales)
     # What was read to see the columns is not read again, for a pipe has it only once.
     begun = [itertools.chain([first], blocks)]
@@ -202,8 +204,21 @@ def watch_table(
     """Weigh models on a table that may grow, until it ends or the event is set."""
     loaded = load_all(specs)
     check_question(loaded, table)
+    with locked(directory, display.say):
+        return _watch_locked(loaded, table, method, directory, options, display, stop)
+
+
+def _watch_locked(
+    loaded: Loaded,
+    table: Table,
+    method: str | Method,
+    directory: Path,
+    options: WatchOptions,
+    display: Display,
+    stop: threading.Event,
+) -> Watched:
     columns, schema = table.request(loaded)
-    announce(display, f"waiting for the first rows of {table.data}")
+    announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
     feed = Begun(
         open_feed(
             table.data,
@@ -218,7 +233,7 @@ def watch_table(
     if feed.first is None:
         if stop.is_set():
             return Watched("signal", 0, None)
-        raise DataError(f"{table.data} has no rows.")
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
     for remark in columns_remark(feed.left_out):
         display.say(remark)
     models, views = see(loaded, table, feed.first)
@@ -230,12 +245,4 @@ def watch_table(
         changes=options.changes,
         on_bad_row=options.on_bad_row,
     )
-    return watch(
-        plan,
-        feed,
-        directory,
-        prepare=views,
-        keeping=options.keeping,
-        display=display,
-        stop=stop,
-    )
+    return watch_locked(plan, feed, directory, views, options.keeping, display, stop)

@@ -81,7 +81,7 @@ class Contest:
         skipped, quarantined = self.checker.rows_skipped, self.checker.rows_quarantined
         steps = dict.fromkeys(self.sessions, 0.0)
         is_new, notice = True, None
-        with self._undoable():
+        with self.undoable():
             values = self.reader(data)
             if num_rows(values) == 0:
                 raise DataError("The update has no rows. Skip it, or wait until there is one.")
@@ -126,7 +126,7 @@ class Contest:
         return read
 
     @contextlib.contextmanager
-    def _undoable(self) -> Iterator[None]:
+    def undoable(self) -> Iterator[None]:
         """A block after which, if it ends in an error, every model is as before."""
         checked, identifiers = self.checker.state(), self.continuity.state()
         with contextlib.ExitStack() as stack:

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class State(NamedTuple):
         last_change: in words; empty if there was none.
         bad_rows: left out, in words; empty if there were none.
         flags: models that ask for caution, in words.
+        probability_errors: by model.
     """
 
     rows: int
@@ -41,6 +44,13 @@ class State(NamedTuple):
     last_change: str = ""
     bad_rows: str = ""
     flags: str = ""
+    probability_errors: Mapping[str, float] = MappingProxyType({})
+
+    def probability(self, name: str) -> str:
+        """The probability of a model with its error, where that is known and shows."""
+        error = self.probability_errors.get(name, math.nan)
+        shown = f" +- {error:.2g}" if error >= 5e-5 else ""
+        return f"{self.probabilities[name]:.4f}{shown}"
 
 
 class Display(Protocol):
@@ -134,7 +144,7 @@ class Lines(Quiet):
             return
         self._next = time.perf_counter() + BETWEEN_LINES
         models = "; ".join(
-            f"{name} {value:.2f} +- {state.std_errors[name]:.2g} ({state.probabilities[name]:.3f})"
+            f"{name} {value:.2f} +- {state.std_errors[name]:.2g} ({state.probability(name)})"
             for name, value in state.log_evidences.items()
         )
         extra = "".join(f"; {text}" for text in (state.last_change, state.bad_rows) if text)
@@ -207,7 +217,7 @@ def _table(state: State, rate: float) -> Table:
             f"{value:,.2f}",
             "unknown" if math.isnan(error) else f"{error:.2g}",
             f"{value - best:.2f}",
-            f"{state.probabilities[name]:.4f}",
+            state.probability(name),
         )
         table.add_row(Text(name), *map(Text, cells), style="bold" if name == leading else None)
     return table

@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
-from weighbridge import interrupts
+from weighbridge import forking, interrupts
 from weighbridge.base import MethodError
 
 Parameters = ParamSpec("Parameters")
@@ -34,6 +34,7 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
 
     @functools.wraps(function)
     def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        forking.check()
         enable_compilation_cache()
         with jax.enable_x64(True):
             return function(*args, **kwargs)
@@ -89,6 +90,7 @@ class Program(Generic[Result]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         """Compile for arguments of a new kind, and run."""
+        forking.check()
         interrupts.check_anywhere()
         found: Result = self.compiled(*args, **kwargs)
         return found

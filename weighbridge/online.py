@@ -23,12 +23,15 @@ from weighbridge.saving import (
     session_state,
 )
 from weighbridge.session import Session, Update, update_session
+from weighbridge.turns import Turns
 
 SCHEMA = "weighbridge.online.5"
 
 
 class Online:
     """The evidence of one model on a stream, updated as the rows arrive.
+
+    Threads may share it: their calls take turns. A forked process may not, and is told so.
 
     Args:
         model: a ``wb.Model``.
@@ -64,6 +67,7 @@ class Online:
         self.seed, self.on_bad_row = seed, on_bad_row
         self.extra: dict[str, Any] = {}
         self.quarantine = quarantine
+        self._turns = Turns("This wb.Online")
         self._settings = changes
         self._reader = TableReader()
         self._session = Session(
@@ -89,14 +93,18 @@ class Online:
     def update(self, data: Any) -> Update:
         """Absorb rows, any number of them; nothing is held back for later.
 
-        All rows are checked before the first is absorbed: on bad data the state is as before.
+        All rows are checked before the first is absorbed. Whatever fails, and at a Ctrl-C, the
+        state is as before.
         """
+        return self._turns.take(self._update, data)
+
+    def _update(self, data: Any) -> Update:
         with self._reader.undoable():
             return update_session(self._session, self._reader(data))
 
     def result(self) -> Evidence:
         """The evidence of everything seen, with the posterior and the path."""
-        return self._session.result()
+        return self._turns.take(self._session.result)
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the run to one file, whole or not at all.
@@ -105,6 +113,9 @@ class Online:
             path: the file; what is there is replaced.
             extra: plain values to keep beside the run, such as the cursor of its source.
         """
+        self._turns.take(self._save, path, dict(extra or {}))
+
+    def _save(self, path: str | Path, extra: dict[str, Any]) -> None:
         session = self._session
         arrays, plain = session_state(session)
         metadata = {
@@ -115,7 +126,7 @@ class Online:
             "changes": None if self._settings is None else asdict(self._settings),
             "checker": session.checker.state(),
             "session": plain,
-            "extra": dict(extra or {}),
+            "extra": extra,
         }
         checkpoint.write(path, SCHEMA, arrays, metadata)
 

@@ -24,7 +24,10 @@ from weighbridge.history import History
 from weighbridge.model import Model
 from weighbridge.prediction import Function, Prediction
 from weighbridge.quarantine import Unread
+from weighbridge.result import Evidence
 from weighbridge.saving import KEY_KIND, refusing, row_policy
+from weighbridge.turns import Turns
+from weighbridge.undo import restored_on_error
 
 
 class OnlineComparison:
@@ -35,6 +38,7 @@ class OnlineComparison:
     Every model sees the same rows: one that is bad for one of them is left out for all, and an
     update that fails for one leaves all as they were. Models are updated in parallel threads; the
     numbers are those of a ``wb.Online`` for each, with the same seed for all as in ``wb.compare``.
+    Threads may share a comparison: their calls take turns. A forked process may not, and is told.
 
     Args:
         models: ``wb.Model`` by name.
@@ -77,6 +81,7 @@ class OnlineComparison:
     ) -> None:
         self._entrants = Entrants(models, method, seed, prior_odds, on_bad_row, quarantine, changes)
         self.seed, self.on_bad_row, self.quarantine = seed, on_bad_row, quarantine
+        self._turns = Turns("This wb.OnlineComparison")
         self.history = History()
         self.extra: dict[str, Any] = {}
 
@@ -100,32 +105,32 @@ class OnlineComparison:
     @property
     def log_evidences(self) -> dict[str, float]:
         """Log evidence of each model on everything seen, by the path; 0 before the first row."""
-        return self._entrants.log_evidences()
+        return self._turns.take(self._entrants.log_evidences)
 
     @property
     def std_errors(self) -> dict[str, float]:
         """Their standard errors; NaN where unknown."""
-        return self._entrants.std_errors()
+        return self._turns.take(self._entrants.std_errors)
 
     @property
     def probabilities(self) -> dict[str, float]:
         """Posterior probability of each model."""
-        return self._entrants.probabilities()[0]
+        return self._turns.take(self._entrants.probabilities)[0]
 
     @property
     def probability_errors(self) -> dict[str, float]:
         """Their standard deviations under the errors of the log evidences."""
-        return self._entrants.probabilities()[1]
+        return self._turns.take(self._entrants.probabilities)[1]
 
     @property
     def changes(self) -> list[Change]:
         """Changes of the stream that were found so far."""
-        return self._entrants.changes()
+        return self._turns.take(self._entrants.changes)
 
     @property
     def flags(self) -> dict[str, tuple[Status, ...]]:
         """Every reason for caution of each model."""
-        return self._entrants.flags()
+        return self._turns.take(self._entrants.flags)
 
     def result(self) -> Comparison:
         """The comparison on everything seen, with the evidence of every model.
@@ -133,7 +138,11 @@ class OnlineComparison:
         That crosses a bridge where the method has one, and is then better known than the path that
         updates tell.
         """
-        return compare_results(self._entrants.results(), self.prior_odds, self.seed)
+        results, prior_odds = self._turns.take(self._results)
+        return compare_results(results, prior_odds, self.seed)
+
+    def _results(self) -> tuple[dict[str, Evidence], dict[str, float]]:
+        return self._entrants.results(), dict(self.prior_odds)
 
     def predict(
         self,
@@ -180,25 +189,43 @@ class OnlineComparison:
             unread: rows of the data, counted from 0, that a feed could not read, and why; their
                 values are NaN. The quarantine file then has their text.
         """
-        began, before, known = time.perf_counter(), self.log_evidences, len(self.changes)
-        taken = self._entrants.contest.take(data, identifier, unread)
-        self._entrants.welcome(before, taken.annealing_steps)
-        probabilities, errors = self._entrants.probabilities()
-        log_evidences = self.log_evidences
+        return self._turns.take(self._update, data, identifier, unread)
+
+    def _update(
+        self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None
+    ) -> ComparisonUpdate:
+        entrants = self._entrants
+        with (
+            restored_on_error(self.history),
+            restored_on_error(entrants),
+            entrants.contest.undoable(),
+        ):
+            return self._absorb(data, identifier, unread)
+
+    def _absorb(
+        self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None
+    ) -> ComparisonUpdate:
+        entrants = self._entrants
+        began, before = time.perf_counter(), entrants.log_evidences()
+        known = len(entrants.changes())
+        taken = entrants.contest.take(data, identifier, unread)
+        entrants.welcome(before, taken.annealing_steps)
+        probabilities, errors = entrants.probabilities()
+        log_evidences = entrants.log_evidences()
         update = ComparisonUpdate(
             num_observations=self.num_observations,
             log_evidences=log_evidences,
-            std_errors=self.std_errors,
+            std_errors=entrants.std_errors(),
             log_predictives={n: log_evidences[n] - before[n] for n in log_evidences},
             annealing_steps={n: taken.annealing_steps[n] for n in log_evidences},
             probabilities=probabilities,
             probability_errors=errors,
             rows_skipped=taken.rows_skipped,
             rows_quarantined=taken.rows_quarantined,
-            flags=self.flags,
+            flags=entrants.flags(),
             elapsed=time.perf_counter() - began,
             notices=taken.notices,
-            changes=tuple(self.changes[known:]),
+            changes=tuple(entrants.changes()[known:]),
         )
         if taken.is_new:
             self.history.record(update)
@@ -229,7 +256,13 @@ class OnlineComparison:
         Returns:
             How it caught up; print it.
         """
-        return self._entrants.add(name, model, source, method, prior_odds)
+        return self._turns.take(self._add, name, model, source, method, prior_odds)
+
+    def _add(
+        self, name: str, model: Model, source: Any, method: str | Method | None, prior_odds: float
+    ) -> CatchUp:
+        with restored_on_error(self._entrants):
+            return self._entrants.add(name, model, source, method, prior_odds)
 
     def caught_up(self, name: str) -> CatchUp:
         """How a model came to know what it knows of the first rows."""
@@ -244,6 +277,9 @@ class OnlineComparison:
             path: the file; what is there is replaced.
             extra: plain values to keep beside the run, such as the cursor of its source.
         """
+        self._turns.take(self._save, path, dict(extra or {}))
+
+    def _save(self, path: str | Path, extra: dict[str, Any]) -> None:
         arrays, plain = entrants_state(self._entrants)
         numbers, about_history = self.history.state()
         metadata = {
@@ -252,7 +288,7 @@ class OnlineComparison:
             "key": KEY_KIND,
             "on_bad_row": self.on_bad_row,
             "history": about_history,
-            "extra": dict(extra or {}),
+            "extra": extra,
         }
         checkpoint.write(path, SCHEMA, {**arrays, "history": numbers}, metadata)
 

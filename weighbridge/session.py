@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
 from weighbridge.result import Evidence
 from weighbridge.travel import travels
+from weighbridge.undo import restored_on_error
 from weighbridge.watched import WatchedRun, annealing_steps
 
 
@@ -99,6 +101,17 @@ class Session(Admission):
         window = self.run.detector.changes.window
         return min(self.method.chunk_after(rows_seen, in_memory=False), window)
 
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error or a Ctrl-C, the session is as before."""
+        checked = self.checker.state()
+        with restored_on_error(self), self.run.undoable():
+            try:
+                yield
+            except BaseException:
+                self.checker.restore(checked)
+                raise
+
     def absorb(self, values: PyTree) -> None:
         """Bring in one chunk of admitted rows."""
         self.absorb_by(self.run.absorb, values)
@@ -127,22 +140,12 @@ def update_session(session: Session, values: PyTree) -> Update:
     began = time.perf_counter()
     run, skipped = session.run, session.checker.rows_skipped
     quarantined = session.checker.rows_quarantined
-    checked, counted = session.checker.state(), session.weight_counts_rows
-    rows = session.admit(values)
     before, steps_before = (run.path[-1][1] if run.path else 0.0), annealing_steps(run)
-    absorbed, seen_before = 0, run.num_rows
-    changes_before = len(session.changes)
-    for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
-        try:
+    seen_before, changes_before = run.num_rows, len(session.changes)
+    with session.undoable():
+        rows = session.admit(values)
+        for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
             session.absorb(chunk)
-        except Exception as error:
-            if absorbed:
-                error.add_note(f"The first {absorbed} rows of this update had been absorbed.")
-            else:
-                session.checker.restore(checked)
-                session.weight_counts_rows = counted
-            raise
-        absorbed += num_rows(chunk)
     elapsed = time.perf_counter() - began
     if not run.path:
         raise DataError("Every row so far was skipped: there is nothing to weigh.")

@@ -21,13 +21,17 @@ def restored_on_error(thing: Any) -> Iterator[None]:
     >>> counter.seen, counter.total
     ([1], 0)
     """
-    before = {
-        name: value.copy() if isinstance(value, list | dict) else value
-        for name, value in vars(thing).items()
-    }
+    before = dict(vars(thing))
+    held = [(value, value.copy()) for value in before.values() if isinstance(value, list | dict)]
     try:
         yield
     except BaseException:
         vars(thing).clear()
         vars(thing).update(before)
+        for value, entries in held:  # in place: others may share it
+            value.clear()
+            if isinstance(value, list):
+                value.extend(entries)
+            else:
+                value.update(entries)
         raise

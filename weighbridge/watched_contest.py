@@ -129,15 +129,15 @@ class WatchedContest(Contest):
         del self.sessions[name], self.parents[name]
 
     @contextlib.contextmanager
-    def _undoable(self) -> Iterator[None]:
+    def undoable(self) -> Iterator[None]:
         """A block after which, if it ends in an error, every model is as before."""
-        names, found, seen = set(self.sessions), len(self.changes), self.num_rows
-        with super()._undoable(), restored_on_error(self.detector):
+        sessions, parents = dict(self.sessions), dict(self.parents)
+        found, seen = len(self.changes), self.num_rows
+        with super().undoable(), restored_on_error(self.detector):
             try:
                 yield
             except BaseException:
-                for name in set(self.sessions) - names:
-                    self.leave(name)
+                self.sessions, self.parents = sessions, parents
                 del self.changes[found:]
                 self.num_rows = seen
                 raise

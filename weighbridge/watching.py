@@ -26,6 +26,7 @@ from weighbridge.model import Model
 from weighbridge.numerics import check_count, check_seed
 from weighbridge.online_comparison import OnlineComparison
 from weighbridge.quarantine import Unread
+from weighbridge.run_lock import locked
 from weighbridge.store import CheckpointStore
 from weighbridge.travel import travels
 
@@ -112,11 +113,15 @@ class Watched(NamedTuple):
         reason: "end" of the rows, or "signal": it was told to stop.
         rows: seen in all, also before a resume.
         comparison: of the models, with their posteriors; None without a row.
+        saved_rows: of the last checkpoint, from which the watch goes on when started again.
+        problem: why a checkpoint of all rows could not be written; empty if it was.
     """
 
     reason: Reason
     rows: int
     comparison: Comparison | None
+    saved_rows: int = 0
+    problem: str = ""
 
 
 def watch(
@@ -133,7 +138,8 @@ def watch(
 
     In the run directory it appends to ``events.jsonl`` and keeps checkpoints, in each of which the
     place in the source is saved too. A run that was killed goes on from the last of them, and if
-    the source can seek, ends bit for bit as if it had not been.
+    the source can seek, ends bit for bit as if it had not been. A run directory is for one watch:
+    while it runs, another one in the same directory is refused with a ``wb.InUseError``.
 
     Args:
         plan: what to watch for.
@@ -158,8 +164,23 @@ def watch(
     >>> first.rows, second.rows, second.comparison.best
     (100, 120, 'near')
     """
-    feed = source if isinstance(source, Feed) else open_feed(source, on_bad_row=plan.on_bad_row)
-    return _Watch(plan, feed, Path(directory), prepare, keeping, display, stop).run()
+    display = Quiet() if display is None else display
+    with locked(Path(directory), display.say):
+        feed = source if isinstance(source, Feed) else open_feed(source, on_bad_row=plan.on_bad_row)
+        return watch_locked(plan, feed, Path(directory), prepare, keeping, display, stop)
+
+
+def watch_locked(
+    plan: Plan,
+    feed: Feed,
+    directory: Path,
+    prepare: Preparation | None,
+    keeping: Keeping | None,
+    display: Display,
+    stop: threading.Event | None,
+) -> Watched:
+    """The same as ``watch``, for those who have locked the run directory before."""
+    return _Watch(plan, feed, directory, prepare, keeping, display, stop).run()
 
 
 def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
@@ -178,13 +199,12 @@ class _Watch:
         directory: Path,
         prepare: Preparation | None,
         keeping: Keeping | None,
-        display: Display | None,
+        display: Display,
         stop: threading.Event | None,
     ) -> None:
         keeping = keeping or Keeping()
         self.plan, self.feed, self.directory = plan, feed, directory
-        self.prepare = prepare
-        self.display = Quiet() if display is None else display
+        self.prepare, self.display = prepare, display
         self.stop = threading.Event() if stop is None else stop
         self.store = CheckpointStore(
             directory / CHECKPOINTS, keeping.keep, keeping.every_rows, keeping.every_seconds
@@ -194,6 +214,7 @@ class _Watch:
         self.cursor: dict[str, Any] | None = None
         # Where the run stands in its source: of the chunk absorbed last, whatever was read since.
         self.place: dict[str, Any] | None = None
+        self.saved_rows, self.problem = 0, ""
         self.comparison = self._resumed() or self._fresh()
         self.began = time.monotonic()
         self.summary_seconds = 0.0
@@ -249,6 +270,7 @@ class _Watch:
                     f"The run in {self.directory} has {name}={saved.get(name)!r}, and now it is "
                     f"{value!r}. Start it with the same, or in another directory."
                 )
+        self.saved_rows = comparison.num_observations
         self.display.say(f"resumed at row {comparison.num_observations:,} from {latest.path.name}")
         if self.feed.seekable:
             self.cursor = cursor
@@ -282,7 +304,8 @@ class _Watch:
             self._end(reason)
         seen = self.comparison.num_observations
         quickly = reason == "end" or 0 < self.summary_seconds < QUICK
-        return Watched(reason, seen, self.comparison.result() if seen and quickly else None)
+        found = self.comparison.result() if seen and quickly else None
+        return Watched(reason, seen, found, self.saved_rows, self.problem)
 
     def _absorb_all(self, cut: Chunks) -> Reason:
         announce(self.display, f"reading {self.feed.describe()}")
@@ -370,6 +393,7 @@ class _Watch:
                 self.last_change,
                 f"{self.bad_rows:,} bad rows left out" if self.bad_rows else "",
                 f"ask for caution: {', '.join(cautious)}" if cautious else "",
+                update.probability_errors,
             )
         )
 
@@ -397,7 +421,9 @@ class _Watch:
     def _save(self) -> None:
         rows = self.comparison.num_observations
         saved = self.store.save(self.comparison, rows, self.place, on_failure="report")
+        self.problem = saved.problem
         if saved.path is not None:
+            self.saved_rows = rows
             self.log.write("checkpoint", rows, {"file": saved.path.name})
         else:
             self.log.write("checkpoint_failed", rows, {"reason": saved.problem})

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weighbridge.cli.ending import answering, stopping
+from weighbridge.cli.ending import EXIT_ERROR, answering, stopping
 from weighbridge.cli.options import (
     BadRowOption,
     BatchOption,
@@ -143,4 +143,11 @@ def watch(
     if watched.comparison is not None:
         print(watched.comparison, flush=True)
     how = "the rows have ended" if watched.reason == "end" else "stopped"
-    display.say(f"{how} at row {watched.rows:,}; everything is in {checkpoint}")
+    if not watched.problem:
+        display.say(f"{how} at row {watched.rows:,}; everything is in {checkpoint}")
+        return
+    display.say(
+        f"{how} at row {watched.rows:,}, but not everything is in {checkpoint}: {watched.problem} "
+        f"Started again, the watch goes on from row {watched.saved_rows:,}."
+    )
+    raise typer.Exit(EXIT_ERROR)

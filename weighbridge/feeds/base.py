@@ -11,7 +11,7 @@ from weighbridge.quarantine import Unread
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
-NoticeKind = Literal["gap", "duplicate", "unreadable", "changed"]
+NoticeKind = Literal["gap", "duplicate", "unreadable", "changed", "connection"]
 # Rows of a block, counted from 0, that could not be read, and why; their values are NaN.
 UnreadRows = tuple[tuple[int, Unread], ...]
 # Of a place that is shown in a message.
@@ -25,8 +25,9 @@ class Notice(NamedTuple):
     Attributes:
         kind: "gap" (rows are missing, or may be), "duplicate" (a parcel came again and was left
             out), "unreadable" (a line could not be read and is handed out as a bad row, or a
-            file could not be read, or not to its end, and is set aside) or "changed" (the source
-            is not what it was; nothing is lost).
+            file could not be read, or not to its end, and is set aside), "changed" (the source
+            is not what it was; nothing is lost) or "connection" (a server was lost, or has come
+            back).
         identifier: of the parcel or the place that it is about.
         text: what to tell.
     """

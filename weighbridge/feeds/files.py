@@ -119,7 +119,7 @@ def read_parcels(
                 identifier = path.name if begins else None
                 at = {**place, **block.position, "offset": 0}
                 unread = tuple(block.unread.items())
-                notices = _unread_notices(path, unread) if lenient else ()
+                notices = unread_notices(path.name, unread) if lenient else ()
                 parcel = Parcel(block.values, at, identifier, notices, unread)
                 yield from_offset(parcel, min(offset, num_rows(block.values)))
                 offset, begins = 0, False
@@ -136,13 +136,13 @@ def unreadable(name: str, error: DataError) -> Notice:
     return Notice("unreadable", name, f"{error} What was not read of it is set aside.")
 
 
-def _unread_notices(path: Path, unread: UnreadRows) -> tuple[Notice, ...]:
+def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
     """One line on the bad rows of a block."""
     if not unread:
         return ()
     first = unread[0][1]
     more = f" ({len(unread):,} rows of this block cannot be read)" if len(unread) > 1 else ""
-    text = f"Line {first.line} of {path.name} cannot be read{more}: {first.reason}"
+    text = f"Line {first.line} of {name} cannot be read{more}: {first.reason}"
     return (Notice("unreadable", first.line, text),)
 
 

@@ -18,7 +18,8 @@ from weighbridge.feeds.files import FilesFeed, parcels_of_source
 from weighbridge.feeds.iterables import IterableFeed
 from weighbridge.feeds.json_lines import JsonLinesFeed
 from weighbridge.feeds.memory import MemoryFeed
-from weighbridge.feeds.redis_stream import SCHEMES, RedisStream
+from weighbridge.feeds.redis_server import SCHEMES
+from weighbridge.feeds.redis_stream import RedisStream
 from weighbridge.feeds.streams import StreamFeed
 from weighbridge.sources import Source, check_request, expand, select
 

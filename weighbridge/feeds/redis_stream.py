@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from weighbridge.base import DataError, MissingDependencyError
+from weighbridge.base import DataError
 from weighbridge.feeds.base import Cursor, Notice, Parcel, bad_cursor
+from weighbridge.feeds.redis_marks import Mark, Marks, digest, marks_of
+from weighbridge.feeds.redis_server import LostError, Server, Snapshot, order_of
 from weighbridge.json_rows import RowParser, decode, identified
 
-SCHEMES = ("redis://", "rediss://", "unix://")
 LONGEST_PAUSE = 5.0
 
 
@@ -23,10 +24,16 @@ class RedisStream:
     An entry holds one field with a JSON object, or a field for every column, with a number or a
     JSON list in it. Reading can be resumed at any entry that is still there; entries that were
     trimmed before they were read are a gap, which is noticed. Trimmed entries are counted by the
-    number of entries ever added, which Redis tells from version 7 on.
+    number of entries ever added, which Redis tells from version 7 on. A stream that was deleted and
+    made anew is read from its first entry; one of a server that was restored from an older copy
+    is not read twice. Both are told.
+
+    Followed, it survives the server: that the connection is lost, or the password refused, is
+    told, it is tried again after growing pauses, and reading goes on where it was.
 
     Args:
-        url: of the server, ``redis://host:port/db``; it may name the stream: ``?stream=NAME``.
+        url: of the server, ``redis://user:password@host:port/db``; it may name the stream:
+            ``?stream=NAME``. The password is not shown, nor kept in a checkpoint.
         stream: the key of the stream.
         columns: the columns to read; by default all of the first entry that hold numbers.
         schema: column -> float or int.
@@ -42,6 +49,12 @@ class RedisStream:
 
     seekable = True
     num_rows: int | None = None
+    # Where a reading stands: the last entry, how many had been added with it, streams before.
+    _last: str
+    _ordinal: int
+    _generation: int
+    _marks: Marks
+    _went_back: bool
 
     def __init__(
         self,
@@ -55,95 +68,149 @@ class RedisStream:
         lenient: bool = False,
         batch: int = 1000,
     ) -> None:
-        self.url, named = _take_stream(url)
-        self.stream = stream or named
-        if not self.stream:
-            raise DataError(f"Name the stream: {url}?stream=NAME.")
-        self.follow, self.batch = follow, batch
+        self._server = Server(url, stream, batch)
+        self.stream = self._server.stream
+        self.follow = follow
         self.patience = 0.2
         self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
-        self._redis, Retry, NoBackoff = _import_redis()
-        self._client = self._redis.Redis.from_url(
-            self.url,
-            socket_timeout=10.0,
-            socket_connect_timeout=5.0,
-            retry=Retry(NoBackoff(), 0),  # trying again is up to us: a caller looks at the clock
-        )
-        self._transact(None)  # a wrong address is told now, not after a day of trying
+        self._start(None)
+        self._server.look(None)  # a wrong address is told now, not after a day of trying
 
     def describe(self) -> str:
         """One line on where the rows come from."""
-        place = urlsplit(self.url)
-        host = place.hostname or place.path
-        port = f":{place.port}" if place.port else ""
-        return f"Redis stream {self.stream} at {host}{port}{', as it grows' if self.follow else ''}"
+        return f"{self._server}{', as it grows' if self.follow else ''}"
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """One parcel for each entry, from the cursor on."""
-        last, ordinal = self._start(cursor)
-        pause = 0.0
+        # Where a reading stands is its own: there may be several.
+        yield from copy.copy(self)._read_from(cursor)
+
+    def _read_from(self, cursor: Cursor | None) -> Iterator[Parcel | None]:
+        self._start(cursor)
+        while True:
+            found = yield from self._look()
+            notice = self._settle(found)
+            if notice is not None:
+                yield Parcel(None, notices=(notice,))
+                continue  # what comes next depends on where it begins now
+            for entry_id, fields in found.entries:
+                self._last, self._ordinal = entry_id.decode(), self._ordinal + 1
+                self._marks.add(Mark(self._ordinal, self._last, digest(fields)))
+                yield self._parcel(self._last, fields)
+            if not found.entries and not self.follow:
+                return
+            if not found.entries:
+                self._server.wait(self._last, self.patience)
+                yield None
+
+    def _look(self) -> Generator[Parcel | None, None, Snapshot]:
+        """The stream as it is now; while there is no connection, that is told and waited for."""
+        told, began, pause = "", time.monotonic(), 0.0
         while True:
             try:
-                information, entries = self._transact(last)
-            except _LostError as error:
+                found = self._server.look(self._last)
+            except LostError as error:
                 if not self.follow:
-                    raise DataError(f"{error} Start the server and resume.") from error
+                    raise DataError(f"{error} {error.remedy}") from error
+                if error.kind != told:
+                    told = error.kind
+                    text = f"{error} It is tried again, and reading goes on there. {error.remedy}"
+                    yield self._notice("connection", text)
                 pause = min(max(2 * pause, self.patience), LONGEST_PAUSE)
                 # In steps, so that whoever reads can look at the clock in between.
                 for _ in range(round(pause / self.patience)):
                     time.sleep(self.patience)
                     yield None
                 continue
-            pause = 0.0
-            ordinal, notices = self._look_for_gap(last, ordinal, information)
-            if notices:
-                yield Parcel(None, notices=notices)
-            for entry_id, fields in entries:
-                ordinal += 1
-                last = entry_id.decode()
-                yield self._parcel(last, ordinal, fields)
-            if not entries and not self.follow:
-                return
-            if not entries:
-                self._wait(last)
-                yield None
+            if told:
+                seconds = time.monotonic() - began
+                text = f"{self._server} is back after {seconds:.0f} s; reading goes on after entry"
+                yield self._notice("connection", f"{text} {self._last}.")
+            return found
 
-    def _start(self, cursor: Cursor | None) -> tuple[str, int]:
-        """The last entry that was read, and how many had been added with it."""
+    def _start(self, cursor: Cursor | None) -> None:
+        """Go to the last entry that was read, and how many had been added with it."""
+        self._last, self._ordinal, self._generation, self._marks = "0-0", -1, 0, Marks()
+        self._went_back = False
         if cursor is None:
-            return "0-0", -1
+            return
         try:
-            entry_id, ordinal = str(cursor["id"]), int(cursor["ordinal"])
+            self._last, self._ordinal = str(cursor["id"]), int(cursor["ordinal"])
+            order_of(self._last)
+            self._generation = int(cursor.get("generation", 0))
+            marks = marks_of(cursor.get("marks", []))
             read = int(cursor["offset"])
         except (KeyError, TypeError, ValueError):
             raise bad_cursor(cursor, self.describe()) from None
-        return (entry_id, ordinal) if read else (_before(entry_id), ordinal - 1)
+        self._marks = marks
+        if not read:
+            self._marks = Marks(mark for mark in marks.found() if mark.entry_id != self._last)
+            self._last, self._ordinal = _before(self._last), self._ordinal - 1
 
-    def _look_for_gap(
-        self, last: str, ordinal: int, information: Mapping[str, Any] | None
-    ) -> tuple[int, tuple[Notice, ...]]:
-        """Count the entries that were trimmed or deleted between the last one and the first."""
-        if information is None:  # there is no such stream (yet)
-            return max(ordinal, 0), ()
-        length, first = int(information["length"]), information["first-entry"]
-        added = information.get("entries-added")
-        if ordinal < 0:
-            return (length if added is None else int(added)) - length, ()
-        if first is not None and _order(first[0].decode()) <= _order(last):
-            return ordinal, ()
-        if added is None:
-            return ordinal, ()
-        if int(added) < ordinal:
-            text = f"Stream {self.stream} was made anew after entry {last}: what it held is lost."
-            return int(added) - length, (Notice("gap", last, text),)
-        lost = int(added) - length - ordinal
-        if not lost:
-            return ordinal, ()
+    # --- is it still the same stream? ------------------------------------------------------------
+
+    def _settle(self, found: Snapshot) -> Notice | None:
+        """Look for entries that were lost since the last look, and for a stream made anew."""
+        if self._ordinal < 0:
+            self._ordinal = found.removed
+            return None
+        newest = self._marks.newest()
+        knows_last = newest is not None and newest.entry_id == self._last
+        if newest is not None:
+            self._went_back = False
+        is_there = newest is not None and knows_last and found.last_digest == newest.digest
+        if not found.exists or is_there or self._went_back:
+            return None
+        if self._is_other(found, knows_last):
+            return self._begin_anew(found)
+        lost = 0
+        if found.added is not None and found.all_after(self._last):
+            lost = found.removed - self._ordinal
+        if lost <= 0:
+            return None
+        self._ordinal += lost
         verb = "entries after it were" if lost > 1 else "entry after it was"
-        text = f"Stream {self.stream} was trimmed beyond {last}: {lost} {verb} never read."
-        return ordinal + lost, (Notice("gap", last, text),)
+        text = f"Stream {self.stream} was trimmed beyond {self._last}: {lost} {verb} never read."
+        return Notice("gap", self._last, text)
 
-    def _parcel(self, entry_id: str, ordinal: int, fields: Mapping[bytes, bytes]) -> Parcel:
+    def _is_other(self, found: Snapshot, knows_last: bool) -> bool:
+        """Whether this cannot be the stream that was read, as it was then."""
+        if order_of(found.generated) < order_of(self._last):
+            return True
+        if knows_last and found.last_digest is not None:  # the same ID, and something else in it
+            return True
+        if found.added is None:
+            return False
+        if found.all_after(self._last):  # then all that were read have been removed
+            return found.removed < self._ordinal
+        never_held = knows_last and order_of(found.deleted) < order_of(self._last)
+        return never_held or found.added < self._ordinal
+
+    def _begin_anew(self, found: Snapshot) -> Notice:
+        last = self._last
+        if any(self._server.holds(mark) for mark in reversed(self._marks.found())):
+            # What it holds up to there was read: to read it again would count rows twice.
+            behind = order_of(found.generated) <= order_of(last)
+            self._ordinal = found.added if behind and found.added is not None else found.removed
+            self._marks, self._went_back = Marks(), True
+            text = (
+                f"Stream {self.stream} has gone back to an older state: entries up to {last} were "
+                f"read, and not all of them are there. Reading goes on after {last}; entries that "
+                "are added below that are not read."
+            )
+            return Notice("gap", last, text)
+        self._last, self._ordinal, self._marks = "0-0", found.removed, Marks()
+        self._generation += 1
+        text = (
+            f"Stream {self.stream} was made anew after entry {last}: what the old one still held "
+            "is lost. The new one is read from its first entry."
+        )
+        return Notice("gap", last, text)
+
+    def _notice(self, kind: Any, text: str) -> Parcel:
+        return Parcel(None, notices=(Notice(kind, self._last, text),))
+
+    def _parcel(self, entry_id: str, fields: Mapping[bytes, bytes]) -> Parcel:
         row, field = _row_of(fields), self._parser.identifier
         if field is not None:
             row = identified(row, field)
@@ -156,72 +223,21 @@ class RedisStream:
         if run.reason is not None:
             notices = (Notice("unreadable", entry_id, run.reason),)
         identifier = row[field] if field is not None and isinstance(row, dict) else entry_id
-        cursor = {"id": entry_id, "ordinal": ordinal, "offset": 0}
+        if field is None and self._generation:  # IDs of a stream made anew may come again
+            identifier = f"{entry_id} ({self._generation})"
+        cursor = {
+            "id": entry_id,
+            "ordinal": self._ordinal,
+            "generation": self._generation,
+            "marks": [list(mark) for mark in self._marks.found()],
+            "offset": 0,
+        }
         return Parcel(run.values, cursor, identifier, notices)
-
-    def _transact(self, last: str | None) -> tuple[dict[str, Any] | None, list[Any]]:
-        """The state of the stream and the entries after the last, both of one moment."""
-        redis = self._redis
-        try:
-            pipeline = self._client.pipeline(transaction=True)
-            pipeline.xinfo_stream(self.stream)
-            if last is not None:
-                pipeline.xrange(self.stream, min=f"({last}", count=self.batch)
-            information, *answers = pipeline.execute(raise_on_error=False)
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise _LostError(f"The connection to {self.describe()} failed: {error}.") from error
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise DataError(f"{self.describe()} cannot be read: {answer}.") from answer
-        if isinstance(information, redis.ResponseError):
-            if "no such key" in str(information):
-                return None, []
-            raise DataError(f"{self.describe()} cannot be read: {information}.") from information
-        return information, answers[0] if answers else []
-
-    def _wait(self, last: str) -> None:
-        """Return when an entry comes, or after a while."""
-        redis = self._redis
-        try:
-            milliseconds = max(1, round(1000 * self.patience))
-            self._client.xread({self.stream: last}, count=1, block=milliseconds)
-        except (redis.ConnectionError, redis.TimeoutError):
-            return  # the next transaction tells
-
-
-class _LostError(DataError):
-    """The server does not answer."""
-
-
-def _import_redis() -> tuple[Any, Any, Any]:
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Reading a Redis stream needs redis, which cannot be imported. "
-            'Install it with: pip install "weighbridge[redis]"'
-        ) from error
-    return redis, Retry, NoBackoff
-
-
-def _take_stream(url: str) -> tuple[str, str | None]:
-    """The URL without its ``stream``, which redis-py does not know, and the stream."""
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    stream = query.pop("stream", None)
-    return urlunsplit(parts._replace(query=urlencode(query))), stream
-
-
-def _order(entry_id: str) -> tuple[int, int]:
-    milliseconds, _, number = entry_id.partition("-")
-    return int(milliseconds), int(number or 0)
 
 
 def _before(entry_id: str) -> str:
     """The greatest ID below this one."""
-    milliseconds, number = _order(entry_id)
+    milliseconds, number = order_of(entry_id)
     return f"{milliseconds}-{number - 1}" if number else f"{milliseconds - 1}-{2**64 - 1}"
 
 

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weighbridge.base import DataError
-from weighbridge.data import RowPolicy
 from weighbridge.feeds.base import Cursor, Parcel, refuse_cursor
-from weighbridge.feeds.files import parcels_of_source
-from weighbridge.feeds.iterables import IterableFeed
+from weighbridge.feeds.csv_pieces import CsvRows
 from weighbridge.feeds.json_lines import parcels_of
 from weighbridge.json_rows import RowParser
 from weighbridge.line_blocks import Line
-from weighbridge.sources import open_source
+from weighbridge.sources.csv_records import LONGEST_RECORD
 
 READ_BYTES = 1 << 16
 
@@ -23,8 +21,8 @@ READ_BYTES = 1 << 16
 class StreamFeed:
     """Rows from a stream that passes by: JSON lines if it begins with a brace, CSV otherwise.
 
-    Rows of JSON lines are handed out as soon as they are whole, and where nothing comes for a
-    while it is said. CSV is read in large blocks, and waited for.
+    Rows are handed out as soon as they are whole, and where nothing comes for a while it is said.
+    The types of CSV columns are told by the rows that come first.
 
     Args:
         stream: opened for reading bytes.
@@ -55,10 +53,16 @@ class StreamFeed:
         self._stream = getattr(stream, "buffer", stream)
         if isinstance(self._stream.read(0), str):
             raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
-        self._columns, self._schema = columns, dict(schema or {})
         self.patience = patience
-        self._parser = RowParser(columns, self._schema, identifier=identifier, lenient=lenient)
+        types = dict(schema or {})
+        self._parser = RowParser(columns, types, identifier=identifier, lenient=lenient)
+        self._csv = CsvRows(columns, types, lenient=lenient)
         self._started = False
+
+    @property
+    def left_out(self) -> list[str]:
+        """Columns of CSV that do not hold numbers, once the first rows have come."""
+        return self._csv.left_out
 
     def describe(self) -> str:
         """One line on where the rows come from."""
@@ -84,10 +88,13 @@ class StreamFeed:
             return
         if self._parser.identifier is not None:
             raise DataError("identifier names a field of JSON lines, and the stream holds CSV.")
-        rest = io.BufferedReader(_Prefixed(begun, self._stream))
-        policy: RowPolicy = "skip" if self._parser.lenient else "raise"
-        source = open_source(rest, columns=self._columns, schema=self._schema, on_bad_row=policy)
-        yield from IterableFeed(parcels_of_source(source)).read()
+        yield from self._csv.add(begun)
+        for piece in pieces:
+            if piece is None:
+                yield None
+            else:
+                yield from self._csv.add(piece)
+        yield from self._csv.end()
 
     def _json_rows(self, rest: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
         byte, number, ended = 0, 1, False
@@ -99,6 +106,11 @@ class StreamFeed:
                     lines.append(Line(byte, number, text))
                 byte, number = byte + len(text), number + 1
             rest = rest[cut:]
+            if len(rest) > LONGEST_RECORD:
+                raise DataError(
+                    f"Line {number} of the stream has more than {LONGEST_RECORD:,} bytes and no "
+                    "end. Write one JSON object on each line."
+                )
             if lines:
                 if not self._parser.kept:
                     self._parser.learn(lines[0])
@@ -130,22 +142,3 @@ class StreamFeed:
             if piece == b"":
                 return
             yield piece
-
-
-class _Prefixed(io.RawIOBase):
-    """A stream with what was already read of it put back."""
-
-    def __init__(self, prefix: bytes, stream: Any) -> None:
-        self._prefix, self._source = prefix, stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._prefix[: len(buffer)]
-        self._prefix = self._prefix[len(piece) :]
-        if not piece:
-            read = getattr(self._source, "read1", self._source.read)
-            piece = read(len(buffer)) or b""
-        buffer[: len(piece)] = piece
-        return len(piece)

@@ -1,7 +1,7 @@
 """Sources of observations: files, streams and chunks, read block by block in bounded memory."""
 
 from weighbridge.sources.columns import check_present, check_request, not_numbers, select
-from weighbridge.sources.csv_file import count_csv_rows
+from weighbridge.sources.csv_file import count_csv_rows, read_csv
 from weighbridge.sources.files import expand, head_of, head_of_all, is_readable, read_file
 from weighbridge.sources.opening import open_source
 from weighbridge.sources.reading import Block, FileChangedError, NoRowsError
@@ -21,6 +21,7 @@ __all__ = [
     "is_readable",
     "not_numbers",
     "open_source",
+    "read_csv",
     "read_file",
     "select",
 ]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from weighbridge.addresses import without_secrets
 from weighbridge.base import DataError
 from weighbridge.sources.columns import Columns, Schema, nearest
 from weighbridge.sources.csv_file import read_csv
@@ -27,6 +28,11 @@ _READERS: dict[str, Callable[..., Reader]] = {
 def expand(path: str | os.PathLike[str]) -> list[Path]:
     """The files that a path or a glob names, sorted."""
     text = os.fspath(path)
+    if "://" in text:
+        raise DataError(
+            f"{without_secrets(text)} is an address, and files are wanted here. Follow a Redis "
+            "stream with `weighbridge watch`, or open it with wb.open_feed."
+        )
     if os.path.exists(text) or not glob.has_magic(text):
         return [Path(text)]
     found = sorted(glob.glob(text, recursive=True))
