@@ -64,6 +64,23 @@ class Status(enum.Enum):
         "Run four or more islands (num_islands=16), and not SGAIS.published() or "
         "SequentialSGMCMC, whose bias no spread over islands shows.",
     )
+    ROUNDED = (
+        "lost in rounding",
+        "the log evidence is so large that double precision rounds it by more than a hundredth of "
+        "a nat: what smaller terms tell is lost, and models cannot be compared by it beyond the "
+        "standard error, which has the rounding in it",
+        "Look for rows or columns with huge values (diagnostics['largest_value'] names one): "
+        "correct them, leave them out, or rescale the column (subtract its mean and divide by its "
+        "standard deviation).",
+    )
+    TOO_FEW_MOVES = (
+        "moves forget too little",
+        "particles still knew where they had started after the moves of most steps, as they do "
+        "where there are many more parameters than the moves can follow: islands may then share "
+        "a bias, and the log evidence is likely to be too low by more than its error",
+        "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
+        "(num_particles), or a model with fewer parameters.",
+    )
     HEATED = (
         "heated",
         "mini-batch noise heats the particles, and the bias this causes in the log evidence "

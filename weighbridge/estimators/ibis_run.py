@@ -38,6 +38,7 @@ from weighbridge.estimators.tempering import (
     LOW_ACCEPTANCE,
     is_unadjusted,
 )
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.estimators.walks import choose_mover, require_walkers
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, jit
@@ -141,6 +142,8 @@ class IBISRun:
         taken, target_ess = 0, self.method.target_ess
         while taken < size:
             ahead = look_ahead(self.model, self.cloud, self.gained, rows, taken, target_ess)
+            if np.any(ahead.unbounded):
+                raise UnboundedError(self.cloud.position).at_rows(self.model, rows, first_row)
             count = min(int(ahead.num_taken), size - taken)
             degenerate = taken + count < size
             if degenerate and first_row + taken + count == self.moved_rows:
@@ -176,16 +179,19 @@ class IBISRun:
             weight = self.store.weight
             before, added = weight[: self.moved_rows].sum(), weight[self.moved_rows : stop].sum()
             mover = replace(mover, rows_past=1.0 + before, rows_chunk=added)
-        return anneal(
-            self.seed,
-            self.num_stages,
-            self.islands,
-            self.cloud,
-            lambda _: path,
-            mover,
-            Settings(self.method.target_ess, resample_below=ALWAYS),
-            resampling=self.method.resampling,
-        )
+        try:
+            return anneal(
+                self.seed,
+                self.num_stages,
+                self.islands,
+                self.cloud,
+                lambda _: path,
+                mover,
+                Settings(self.method.target_ess, resample_below=ALWAYS),
+                resampling=self.method.resampling,
+            )
+        except UnboundedError as error:
+            raise error.at_rows(self.model, store, 0) from None
 
     def _settle(self, outcome: Annealed, stop: int) -> None:
         """The particles are where all rows up to this one want them."""
@@ -224,6 +230,7 @@ class IBISRun:
         found = {
             # Until the first stage the particles are draws of the prior.
             Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
+            Status.ROUNDED: combined.is_rounded,
             Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
             Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
             Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,

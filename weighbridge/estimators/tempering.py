@@ -37,6 +37,7 @@ from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.sequential import posterior
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
     AdaptiveWalk,
@@ -182,6 +183,8 @@ class Tempering:
                 between=between,
                 may_end_early=True,
             )
+        except UnboundedError as error:
+            raise error.in_term(model, term) from None
         except Exception as error:
             if host is None:
                 _explain(lead.path(), mover, error)
@@ -409,6 +412,7 @@ def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple
     enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
         Status.FLAT: _is_flat(outcome.steps[0]),
+        Status.ROUNDED: combined.is_rounded,
         Status.DRIFTING: second is not None and second.is_drifting(combined),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
