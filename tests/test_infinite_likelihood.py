@@ -41,7 +41,9 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_names_the_row_and_the_parameters(name):
-    with pytest.raises(ModelError, match=r"\+inf at row 2 \(counting from 0; 7\) for mu=") as caught:
+    with pytest.raises(
+        ModelError, match=r"\+inf at row 2 \(counting from 0; 7\) for mu="
+    ) as caught:
         wb.evidence(SPIKED, ROWS, METHODS[name], seed=0)
     assert "check the log-likelihood" in str(caught.value)
 

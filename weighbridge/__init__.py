@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ModelError,
         Status,
         WeighbridgeError,
+        WeighbridgeWarning,
     )
     from weighbridge.calibration import Calibration, sbc
     from weighbridge.catching_up import CatchUp
@@ -104,6 +105,8 @@ _HOMES = {
         "ModelError",
         "Status",
         "WeighbridgeError",
+        "WeighbridgeWarning",
+        "WeighbridgeWarning",
     ),
     "calibration": ("Calibration", "sbc"),
     "chains": ("Warmup",),

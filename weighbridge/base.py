@@ -43,6 +43,10 @@ class MissingDependencyError(WeighbridgeError, ImportError):
     """An optional package is needed for what was asked."""
 
 
+class WeighbridgeWarning(UserWarning):
+    """What a user should know before a run goes on, and may want to change."""
+
+
 class Status(enum.Enum):
     """What a user should know before trusting a result; each member carries its remedy.
 

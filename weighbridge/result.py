@@ -155,7 +155,10 @@ class Evidence(Shown):
     @property
     def remarks(self) -> list[str]:
         """What else to know: columns left out, scales that make the run slow, what auto chose."""
-        told = (str(self.diagnostics.get(name, "")) for name in ("scale_remark", "chosen"))
+        names = ("scale_remark", "chosen")
+        if Status.ROUNDED in self.flags:
+            names = ("largest_value", *names)
+        told = (str(self.diagnostics.get(name, "")) for name in names)
         return [*columns_remark(self.columns_left_out), *filter(None, told)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:

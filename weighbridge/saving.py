@@ -77,6 +77,7 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
         "elapsed": session.elapsed,
         "weight_counts_rows": session.weight_counts_rows,
         "fingerprint": None if session.fingerprint is None else session.fingerprint.plain(),
+        "largest": None if session.largest is None else list(session.largest),
         "run": plain,
     }
 
@@ -96,7 +97,11 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
-    # Older files do not have it.
+    # Older files do not have these.
+    largest = plain.get("largest")
+    if largest is not None:
+        row, column, size = largest
+        session.largest = (int(row), str(column), float(size))
     known = plain.get("fingerprint")
     session.fingerprint = None if known is None else Fingerprint.from_plain(known)
 

@@ -20,6 +20,7 @@ from weighbridge.estimators.annealing_step import anneal_step, quick_step
 from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.look_ahead import look_ahead
+from weighbridge.estimators.memory import check_memory
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
@@ -86,6 +87,8 @@ class IBISRun:
         self.num_stages = 0
         self.mover = choose_mover(method.moves, model.dimension, 0, on_host=False)
         require_walkers(self.mover, method.num_particles, model.dimension)
+        size = (model.dimension, method.num_islands, method.num_particles)
+        check_memory(*size, dense=getattr(self.mover, "dense", False))
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.acceptance: list[float] = []
         self.path: list[tuple[float, ...]] = []

@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.anchor import FIRST_ORDER_ABOVE
 from weighbridge.base import PyTree, Status
 from weighbridge.estimators.anneal import Annealed
 from weighbridge.estimators.cloud import Cloud, draw_cloud
+from weighbridge.estimators.memory import check_memory
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,
@@ -111,6 +113,8 @@ class StreamedRun:
         model.require_rows()
         check_seed(seed)
         self.population, self.model = population, model
+        size = (model.dimension, population.num_islands, population.num_particles)
+        check_memory(*size, dense=model.dimension <= FIRST_ORDER_ABOVE)
         self.seed, self.first_island = seed, first_island
         self.rows = self._keep()
         self.num_observations = 0.0
