@@ -1,4 +1,4 @@
-"""Models of very many parameters: their memory is told beforehand, and moves that lag are flagged."""
+"""Models of very many parameters: memory is told beforehand, and moves that lag are flagged."""
 
 from __future__ import annotations
 

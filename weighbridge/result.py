@@ -155,9 +155,8 @@ class Evidence(Shown):
     @property
     def remarks(self) -> list[str]:
         """What else to know: columns left out, scales that make the run slow, what auto chose."""
-        names = ("scale_remark", "chosen")
-        if Status.ROUNDED in self.flags:
-            names = ("largest_value", *names)
+        largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
+        names = (*largest, "scale_remark", "chosen")
         told = (str(self.diagnostics.get(name, "")) for name in names)
         return [*columns_remark(self.columns_left_out), *filter(None, told)]
 

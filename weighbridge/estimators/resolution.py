@@ -47,7 +47,8 @@ def unresolved(model: Model, values: PyTree, counts_rows: bool) -> dict[str, np.
         For each reason, which names the column and the value, a mask of the rows.
 
     >>> import weighbridge as wb
-    >>> [reason[:25] for reason in unresolved(wb.zoo.gaussian.model(), np.array([1.0, 1e18]), False)]
+    >>> found = unresolved(wb.zoo.gaussian.model(), np.array([1.0, 1e18]), False)
+    >>> [reason[:25] for reason in found]
     ["column 'data' is about 1e"]
     """
     rows = {n: v for n, v in values.items() if n != "weight"} if counts_rows else values
@@ -145,7 +146,7 @@ def _errors(model: Model, positions: Array, values: PyTree) -> Array:
     difference of two large numbers that are alike may be small and yet not known.
     """
     leaves, structure = jax.tree_util.tree_flatten(values)
-    last_digit = jnp.finfo(jnp.float64).eps
+    last_digit = float(np.finfo(np.float64).eps)
 
     def changed(sign: float) -> PyTree:
         moved = []
