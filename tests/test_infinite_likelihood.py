@@ -86,7 +86,7 @@ def _on_host(function):
 
 def test_a_random_function_on_the_host_is_refused():
     numbers = np.random.default_rng(0)
-    with pytest.raises(ModelError, match="is random: called twice .* with mu=-1"):
+    with pytest.raises(ModelError, match=r"is random: called twice .* with mu=-1"):
         _on_host(lambda p: -(p["mu"] ** 2) + 1e-3 * numbers.normal(size=p["mu"].shape))
     with pytest.raises(ModelError, match="is random"):  # of one set at a time
         _on_host(lambda p: float(-(p["mu"] ** 2) + numbers.normal()))
