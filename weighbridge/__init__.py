@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ModelError,
         Status,
         WeighbridgeError,
+        WeighbridgeWarning,
     )
     from weighbridge.calibration import Calibration, sbc
     from weighbridge.catching_up import CatchUp
@@ -109,6 +110,7 @@ _HOMES = {
         "ModelError",
         "Status",
         "WeighbridgeError",
+        "WeighbridgeWarning",
     ),
     "calibration": ("Calibration", "sbc"),
     "chains": ("Warmup",),
@@ -263,6 +265,7 @@ __all__ = [
     "Verdict",
     "Warmup",
     "WeighbridgeError",
+    "WeighbridgeWarning",
     "WindowedHMC",
     "XHMC",
     "adapters",

@@ -11,6 +11,7 @@ from weighbridge.base import DataError, MethodError, PyTree
 from weighbridge.column_scales import scale_remark
 from weighbridge.columns_read import columns_needed, refuse_if_read
 from weighbridge.data import LeftOut, RowChecker, RowPolicy, num_rows
+from weighbridge.estimators.resolution import largest_value, unresolved
 from weighbridge.model import Model
 from weighbridge.model_rows import check_row_function
 from weighbridge.quarantine import Quarantine
@@ -77,6 +78,8 @@ class Admission:
         self._columns_read: tuple[set[str] | None] | None = None  # when they are known
         self.weight_counts_rows: bool | None = None
         self.scale_remark = ""
+        # Row, column and size of the largest value that was let in, if it is large.
+        self.largest: tuple[int, str, float] | None = None
 
     def admit(
         self,
@@ -91,13 +94,21 @@ class Admission:
             unusable: those that another model cannot use, which are left out here too.
             shown: the rows as they came, for the quarantine.
         """
-        before = self.weight_counts_rows
+        before, rows_read = self.weight_counts_rows, self.checker.rows_read
         self.check_model(values)
         try:
-            return self.checker(values, unusable, shown)
+            admitted = self.checker(values, unusable, shown)
         except DataError:
             self.weight_counts_rows = before
             raise
+        self.note_largest(values, admitted, rows_read)
+        return admitted
+
+    def note_largest(self, values: PyTree, admitted: PyTree, first_row: int) -> None:
+        """Remember where the largest value is, of rows that begin with this one."""
+        found = largest_value(values, admitted)
+        if found is not None and (self.largest is None or found[2] > self.largest[2]):
+            self.largest = (first_row + found[0], *found[1:])
 
     def find_bad(self, values: PyTree) -> np.ndarray:
         """Which rows of a block this model cannot use; nothing is counted."""
@@ -126,11 +137,17 @@ class Admission:
             "weighted_rows": bool(self.weight_counts_rows),
             "columns_left_out": [str(name) for name in self.left_out],
             "scale_remark": self.scale_remark,
+            **({} if self.largest is None else {"largest_value": self._largest_text(self.largest)}),
         }
 
+    @staticmethod
+    def _largest_text(largest: tuple[int, str, float]) -> str:
+        row, column, size = largest
+        return f"row {row} of {column!r} is {size:.3g}"
+
     def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
-        """The rows that the model cannot have, and those with a negative weight."""
+        """The rows that the model cannot have or tell apart, and those with a negative weight."""
         flags = {} if self.model.check_rows is None else dict(self.model.check_rows(values))
         if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
             flags["column 'weight' counts repeated rows and is negative"] = values["weight"] < 0
-        return flags
+        return flags | unresolved(self.model, values, bool(self.weight_counts_rows))

@@ -51,6 +51,10 @@ class MissingDependencyError(WeighbridgeError, ImportError):
     """An optional package is needed for what was asked."""
 
 
+class WeighbridgeWarning(UserWarning):
+    """What a user should know before a run goes on, and may want to change."""
+
+
 class Status(enum.Enum):
     """What a user should know before trusting a result; each member carries its remedy.
 
@@ -71,6 +75,23 @@ class Status(enum.Enum):
         "the error of the log evidence cannot be stated",
         "Run four or more islands (num_islands=16), and not SGAIS.published() or "
         "SequentialSGMCMC, whose bias no spread over islands shows.",
+    )
+    ROUNDED = (
+        "lost in rounding",
+        "the log evidence is so large that double precision rounds it by more than a hundredth of "
+        "a nat: what smaller terms tell is lost, and models cannot be compared by it beyond the "
+        "standard error, which has the rounding in it",
+        "Look for rows or columns with huge values (diagnostics['largest_value'] names one): "
+        "correct them, leave them out, or rescale the column (subtract its mean and divide by its "
+        "standard deviation).",
+    )
+    TOO_FEW_MOVES = (
+        "moves forget too little",
+        "particles still knew where they had started after the moves of most steps, as they do "
+        "where there are many more parameters than the moves can follow: islands may then share "
+        "a bias, and the log evidence is likely to be too low by more than its error",
+        "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
+        "(num_particles), or a model with fewer parameters.",
     )
     HEATED = (
         "heated",

@@ -105,7 +105,11 @@ class Contest:
         """Check rows for all models; the first also check the models against their columns."""
         for session in self.sessions.values():
             session.check_model(values)
-        return self.checker(values)
+        rows_read = self.checker.rows_read
+        admitted = self.checker(values)
+        for session in self.sessions.values():
+            session.note_largest(values, admitted, rows_read)
+        return admitted
 
     def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
         """The rows that one of the models cannot have."""

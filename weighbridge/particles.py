@@ -15,6 +15,12 @@ from weighbridge.base import Array, MethodError
 
 # What sums of log-likelihoods over rows are good to, as a share of them.
 ROUNDING = 1e-13
+# What the log evidence is good to at best, as a share of it: a sum of so many rounded numbers.
+ROUNDED_SHARE = 1e-14
+# Rounding (nats) from which on it matters; below, it is in the error and nothing else.
+ROUNDING_MATTERS = 0.01
+# Its square must be a number.
+LARGEST_ROUNDING = 1e100
 # Events from which on a rate is known by its spread, whatever the tails.
 FEW_EVENTS = 8.0
 # Particles up to which a square of their number is nothing.
@@ -135,6 +141,34 @@ class Combined(NamedTuple):
     std_error: float
     spread: float
 
+    @property
+    def is_rounded(self) -> bool:
+        """Whether double precision holds the log evidence no better than is worth a flag."""
+        return rounding_error(self.log_evidence) > ROUNDING_MATTERS
+
+
+def rounding_error(log_evidence: float, additions: int = 0) -> float:
+    r"""What double precision may have lost of a log evidence that was added up, in nats.
+
+    Log-likelihoods are summed over rows, powers and chunks, each time rounded to a share of
+    2.2e-16 of the sum. Where what is added is large beside that, the errors are of both signs and
+    grow with the root of their number: 1e-14 of the sum is enough for some thousand of them. Where
+    the share itself matters, what a chunk adds is lost always in the same way, and the errors of
+    all of them add up.
+
+    Args:
+        log_evidence: the sum.
+        additions: how many chunks were added one after the other.
+
+    >>> rounding_error(-1e6) < 1e-7, rounding_error(-5e35) > 1e20
+    (True, True)
+    """
+    if not math.isfinite(log_evidence):
+        return 0.0
+    last_digit = float(np.spacing(abs(log_evidence)))
+    lost = additions * last_digit if last_digit > ROUNDING_MATTERS else 0.0
+    return min(ROUNDED_SHARE * abs(log_evidence) + lost, LARGEST_ROUNDING)
+
 
 def combine_islands(log_evidences: np.ndarray) -> Combined:
     r"""Combine independent estimates of Z: their mean is the answer, their spread its error.
@@ -148,7 +182,8 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     which the log of a mean exceeds the mean of the logs: it is nothing while islands agree, and
     grows just where the mean becomes a maximum, up to the spread itself. The factor widens for
     the heavy tails of a Student-t with J - 1 degrees. Under four islands the error is unknown
-    (NaN).
+    (NaN). What double precision loses of a sum as large as log Z is added in quadrature (see
+    ``rounding_error``).
 
     Where a few islands have nearly all of the mean, because they hit what others did not, their
     spread says too little. The mean is then known as well as a rate from n events, and where n is
@@ -180,8 +215,8 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     uneven = float(np.sum(part**2) / np.sum(part) ** 2) - 1.0 / num_islands
     if uneven > 1.0 / FEW_EVENTS:
         variance = max(variance, float(polygamma(1, 1.0 / uneven)))
-    widened = variance * (num_islands - 1) / (num_islands - 3)
-    return Combined(log_evidence, math.sqrt(widened), spread)
+    widened = math.sqrt(variance * (num_islands - 1) / (num_islands - 3))
+    return Combined(log_evidence, math.hypot(widened, rounding_error(log_evidence)), spread)
 
 
 def combine_logs(log_evidences: np.ndarray) -> Combined:
@@ -196,11 +231,8 @@ def combine_logs(log_evidences: np.ndarray) -> Combined:
     spread = float(np.std(log_evidences, ddof=1)) if num_islands > 1 else math.nan
     if num_islands < 4 or not math.isfinite(mean):
         return Combined(mean, math.nan, spread)
-    return Combined(
-        mean,
-        spread / math.sqrt(num_islands) * math.sqrt((num_islands - 1) / (num_islands - 3)),
-        spread,
-    )
+    chance = spread / math.sqrt(num_islands) * math.sqrt((num_islands - 1) / (num_islands - 3))
+    return Combined(mean, math.hypot(chance, rounding_error(mean)), spread)
 
 
 def require_resampling(name: str) -> Callable[[Array, Array], Array]:

@@ -77,7 +77,11 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
         "elapsed": session.elapsed,
         "weight_counts_rows": session.weight_counts_rows,
         "fingerprint": None if session.fingerprint is None else session.fingerprint.plain(),
+<<<<<<< HEAD
         "columns_left_out": [str(name) for name in session.left_out],
+=======
+        "largest": None if session.largest is None else list(session.largest),
+>>>>>>> weight
         "run": plain,
     }
 
@@ -97,9 +101,17 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
+<<<<<<< HEAD
     # Older files have neither.
     for name in map(str, plain.get("columns_left_out", ())):
         session.left_out.setdefault(name, left_out_before(name))
+=======
+    # Older files do not have these.
+    largest = plain.get("largest")
+    if largest is not None:
+        row, column, size = largest
+        session.largest = (int(row), str(column), float(size))
+>>>>>>> weight
     known = plain.get("fingerprint")
     session.fingerprint = None if known is None else Fingerprint.from_plain(known)
 

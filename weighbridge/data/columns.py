@@ -67,6 +67,8 @@ def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
     dtype = array.dtype
     if dtype == np.bool_:
         return own(array)
+    if dtype.kind == "m":  # which NumPy counts among the integers
+        raise _unusable(name, "date or time")
     # jax's issubdtype also knows bfloat16 and int4, which NumPy takes for raw bytes.
     if jnp.issubdtype(dtype, np.floating):
         return own(array.astype(np.float64, copy=False))

@@ -26,6 +26,7 @@ class AdaptiveInfo(NamedTuple):
         correlation: with where the particles started; see ``remembered``.
         lingering: the part of it that fades with further moves; see ``memory``.
         divergent: share of divergent trajectories.
+        unbounded: for each island, particles whose log density has become +inf.
     """
 
     acceptance: Array
@@ -34,6 +35,7 @@ class AdaptiveInfo(NamedTuple):
     correlation: Array
     lingering: Array
     divergent: Array
+    unbounded: Array
 
 
 class Setting(NamedTuple):
@@ -202,8 +204,9 @@ class Adaptive:
         least = jnp.where(correlation > self.decorrelated, 2, 1)
         needed = jnp.clip(jnp.ceil(needed), jnp.minimum(least, most), most).astype(num_moves.dtype)
         acceptance, divergent = last.acceptance / num_moves, last.divergent / num_moves
+        unbounded = jnp.sum(alive & (end.log_density == jnp.inf), axis=1)
         info = AdaptiveInfo(
-            acceptance, last.step_size, num_moves, correlation, lingering, divergent
+            acceptance, last.step_size, num_moves, correlation, lingering, divergent, unbounded
         )
         return info, self.tuned(last.step_size, needed)
 

@@ -14,6 +14,7 @@ from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.streams import Stream, random_numbers
 
 # Told the power reached, the log evidence so far and the number of steps.
@@ -93,6 +94,7 @@ def anneal(
         else:
             stalled = step >= max_steps - 1
             following = 1.0 if stalled else float("nan")
+        before = cloud.position
         try:
             interrupts.check()
             cloud, power, tuned, info = take_step(
@@ -108,6 +110,10 @@ def anneal(
             if not (may_end_early and steps):
                 raise
             break
+        unbounded = np.asarray(info.num_unbounded), getattr(info.moves, "unbounded", 0)
+        if np.any(unbounded[0]) or np.any(unbounded[1]):
+            # Before the moves, if it was there already.
+            raise UnboundedError(np.asarray(before if np.any(unbounded[0]) else cloud.position))
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:
             cloud = between(cloud, info)

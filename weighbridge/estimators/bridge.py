@@ -19,7 +19,13 @@ GOOD_KHAT = 0.5
 # Two estimates agree within this many errors; a path's is a Student-t of 15 degrees of freedom.
 AGREEMENT = 4.0
 # Cautions about a path, which do not concern an answer by the bridge.
-OF_THE_PATH = (Status.NOISY, Status.ISLANDS_DISAGREE, Status.HEATED, Status.ERROR_UNKNOWN)
+OF_THE_PATH = (
+    Status.NOISY,
+    Status.ISLANDS_DISAGREE,
+    Status.TOO_FEW_MOVES,
+    Status.HEATED,
+    Status.ERROR_UNKNOWN,
+)
 # Effective draws, as a fraction, from which on no tail matters.
 EVEN = 0.9
 
@@ -208,7 +214,10 @@ class _Sides:
         step = 1e-4
         shifted = [np.log(a.mean()) - np.log(b.sum()) for a, b in
                    (self.sums(log_evidence + sign * step) for sign in (1, -1))]  # fmt: skip
-        without /= -(shifted[0] - shifted[1]) / (2 * step)
+        contraction = -(shifted[0] - shifted[1]) / (2 * step)
+        if not contraction > 0:  # log Z is so large that a step is lost in rounding
+            return math.nan
+        without /= contraction
         # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
         tails = (num_groups - 1) / (num_groups - 3)
         factor = (num_groups - 1) / num_groups

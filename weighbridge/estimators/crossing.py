@@ -19,6 +19,7 @@ from weighbridge.estimators.cloud import Cloud
 from weighbridge.estimators.host_likelihood import HostLikelihood
 from weighbridge.estimators.moves import over_islands
 from weighbridge.estimators.path import Path
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.model import Model
 from weighbridge.numerics import jit
 from weighbridge.streams import Stream, random_numbers
@@ -165,9 +166,12 @@ def log_densities(
         log_likelihood = np.asarray(path.chunk.of_cloud(path.model, where))
         return np.asarray(log_prior + log_likelihood), None
     if not differentiable:
-        return np.asarray(_log_densities(path, where)), None
-    height, score = _scores(path, where)
-    return np.asarray(height), np.asarray(score)
+        height, score = _log_densities(path, where), None
+    else:
+        height, score = _scores(path, where)
+    if np.any(np.asarray(height) == np.inf):
+        raise UnboundedError(position).in_term(path.model, path.chunk)
+    return np.asarray(height), None if score is None else np.asarray(score)
 
 
 @jit

@@ -12,6 +12,7 @@ import numpy as np
 
 from weighbridge import interrupts
 from weighbridge.base import Array, ModelError, PyTree
+from weighbridge.estimators.unbounded import UnboundedError, describe_parameters
 from weighbridge.model import Model, unravel_positions
 from weighbridge.numerics import jit
 from weighbridge.priors import Parameters
@@ -20,6 +21,8 @@ from weighbridge.target import ExactTerm, Total, on_data
 
 # Prior draws on which a function is tried, to learn whether it takes them all at once.
 PROBES = 3
+# What two calls with the same parameters may differ by, as a share.
+SAME = 1e-9
 # The end of a path, and what two fits of a bridge draw before a second look goes on from there.
 KEPT_CLOUDS = 4
 
@@ -44,7 +47,9 @@ class HostLikelihood:
         self.num_calls = 0
         self.num_evaluations = 0
         self._known: list[tuple[Any, Any]] = []
-        self._takes_batches = self._find_out(self._named(model, position))
+        draws = {n: v[:PROBES] for n, v in self._named(model, position).items()}
+        self._takes_batches = self._find_out(draws)
+        self._require_same({n: v[:1] for n, v in draws.items()})
 
     def at(self, parameters: Named, wanted: np.ndarray) -> np.ndarray:
         """Log-likelihoods of the parameter sets that are wanted; -inf stands for the others.
@@ -56,7 +61,12 @@ class HostLikelihood:
         values = np.full(wanted.shape, -np.inf)
         if wanted.any():
             chosen = {name: value[wanted] for name, value in parameters.items()}
-            values[wanted] = self._batch(chosen) if self._takes_batches else self._each(chosen)
+            found = self._batch(chosen) if self._takes_batches else self._each(chosen)
+            if np.any(found == np.inf):
+                first = int(np.argmax(found == np.inf))
+                one = {name: value[first] for name, value in chosen.items()}
+                raise UnboundedError(None, f"for {describe_parameters(one)}")
+            values[wanted] = found
         return values
 
     def of_cloud(self, model: Model, position: Array) -> Any:
@@ -78,9 +88,24 @@ class HostLikelihood:
         flat = position.reshape(-1, model.dimension)
         return as_numpy(model, unravel_positions(model, flat))
 
-    def _find_out(self, parameters: Named) -> bool:
+    def _require_same(self, parameters: Named) -> None:
+        """Refuse a function that gives another number for the same parameters.
+
+        Threads that add up in another order change the last digits, which is no harm.
+        """
+        ask = self._batch if self._takes_batches else self._each
+        first, second = ask(parameters), ask(parameters)
+        if not np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True):
+            raise ModelError(
+                "total_log_likelihood is random: called twice on the host with "
+                f"{describe_parameters({n: v[0] for n, v in parameters.items()})} it returned "
+                f"{float(first[0])!r} and {float(second[0])!r}. Take the random numbers out of it, "
+                "or give it the same ones in each call (a generator with a fixed seed inside the "
+                "function); a latent variable belongs into the prior."
+            )
+
+    def _find_out(self, draws: Named) -> bool:
         """Whether the function takes a leading axis of particles: some of them, then each alone."""
-        draws = {name: value[:PROBES] for name, value in parameters.items()}
         refused: Exception | None = None
         try:
             together = self._batch(draws)

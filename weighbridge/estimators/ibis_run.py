@@ -20,6 +20,7 @@ from weighbridge.estimators.annealing_step import anneal_step, quick_step
 from weighbridge.estimators.bridge import decide
 from weighbridge.estimators.cloud import Cloud, draw_cloud
 from weighbridge.estimators.look_ahead import look_ahead
+from weighbridge.estimators.memory import check_memory
 from weighbridge.estimators.moves import Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings
@@ -38,6 +39,7 @@ from weighbridge.estimators.tempering import (
     LOW_ACCEPTANCE,
     is_unadjusted,
 )
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.estimators.walks import choose_mover, require_walkers
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, jit
@@ -85,6 +87,8 @@ class IBISRun:
         self.num_stages = 0
         self.mover = choose_mover(method.moves, model.dimension, 0, on_host=False)
         require_walkers(self.mover, method.num_particles, model.dimension)
+        size = (model.dimension, method.num_islands, method.num_particles)
+        check_memory(*size, dense=getattr(self.mover, "dense", False))
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.acceptance: list[float] = []
         self.path: list[tuple[float, ...]] = []
@@ -141,6 +145,8 @@ class IBISRun:
         taken, target_ess = 0, self.method.target_ess
         while taken < size:
             ahead = look_ahead(self.model, self.cloud, self.gained, rows, taken, target_ess)
+            if np.any(ahead.unbounded):
+                raise UnboundedError(self.cloud.position).at_rows(self.model, rows, first_row)
             count = min(int(ahead.num_taken), size - taken)
             degenerate = taken + count < size
             if degenerate and first_row + taken + count == self.moved_rows:
@@ -176,16 +182,19 @@ class IBISRun:
             weight = self.store.weight
             before, added = weight[: self.moved_rows].sum(), weight[self.moved_rows : stop].sum()
             mover = replace(mover, rows_past=1.0 + before, rows_chunk=added)
-        return anneal(
-            self.seed,
-            self.num_stages,
-            self.islands,
-            self.cloud,
-            lambda _: path,
-            mover,
-            Settings(self.method.target_ess, resample_below=ALWAYS),
-            resampling=self.method.resampling,
-        )
+        try:
+            return anneal(
+                self.seed,
+                self.num_stages,
+                self.islands,
+                self.cloud,
+                lambda _: path,
+                mover,
+                Settings(self.method.target_ess, resample_below=ALWAYS),
+                resampling=self.method.resampling,
+            )
+        except UnboundedError as error:
+            raise error.at_rows(self.model, store, 0) from None
 
     def _settle(self, outcome: Annealed, stop: int) -> None:
         """The particles are where all rows up to this one want them."""
@@ -224,6 +233,7 @@ class IBISRun:
         found = {
             # Until the first stage the particles are draws of the prior.
             Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
+            Status.ROUNDED: combined.is_rounded,
             Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
             Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
             Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,

@@ -24,11 +24,13 @@ class Ahead(NamedTuple):
         num_taken: how many of them can be taken before the weights degenerate.
         gained: log-likelihood of the rows of the stage, with these.
         undefined: for each row, particles at which its log-likelihood is not a number.
+        unbounded: likewise, at which it is +inf.
     """
 
     num_taken: Array
     gained: Array
     undefined: Array
+    unbounded: Array
 
 
 @jit
@@ -63,4 +65,7 @@ def look_ahead(
     count = jnp.sum(jnp.cumprod(enough)) - first
     reached = jnp.where(count > 0, total[..., jnp.maximum(first + count - 1, 0)], gained)
     alive = jnp.isfinite(cloud.log_weight)[..., None]
-    return Ahead(count, reached, jnp.sum(undefined & counted & alive, axis=(0, 1)))
+    lost, unbounded = (
+        jnp.sum(found & counted & alive, axis=(0, 1)) for found in (undefined, raw == jnp.inf)
+    )
+    return Ahead(count, reached, lost, unbounded)

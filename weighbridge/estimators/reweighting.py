@@ -51,6 +51,7 @@ class StepInfo(NamedTuple):
         variance: likewise.
         num_infinite: particles at log-likelihood -inf.
         num_undefined: particles whose log-likelihood is not a number, counted as -inf.
+        num_unbounded: particles whose log-likelihood is +inf, which is an error.
         num_diverged: moves that were undone because the position was not finite.
         dropped: whether the target ESS had to be lowered for want of finite particles.
         resampled: whether the island was resampled.
@@ -67,6 +68,7 @@ class StepInfo(NamedTuple):
     variance: Array
     num_infinite: Array
     num_undefined: Array
+    num_unbounded: Array
     num_diverged: Array
     dropped: Array
     resampled: Array
@@ -129,6 +131,7 @@ def weigh(
         variance=variance,
         num_infinite=jnp.sum(alive & ~jnp.isfinite(log_likelihood), axis=1),
         num_undefined=jnp.sum(alive & jnp.isnan(raw), axis=1),
+        num_unbounded=jnp.sum(alive & (raw == jnp.inf), axis=1),
         num_diverged=jnp.zeros(cloud.log_weight.shape[0], int),
         dropped=lowered,
         resampled=was_resampled,

@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.anchor import FIRST_ORDER_ABOVE
 from weighbridge.base import PyTree, Status
 from weighbridge.estimators.anneal import Annealed
 from weighbridge.estimators.cloud import Cloud, draw_cloud
+from weighbridge.estimators.memory import check_memory
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,
@@ -21,9 +23,10 @@ from weighbridge.estimators.sequential import (
     restored_cloud,
     unexplained,
 )
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision, systematic_indices
-from weighbridge.particles import ROUNDING, combine_islands, is_same
+from weighbridge.particles import ROUNDING, combine_islands, is_same, rounding_error
 from weighbridge.reservoir import Reservoir, Window
 from weighbridge.result import Evidence, Trace
 from weighbridge.streams import Stream, random_numbers
@@ -110,6 +113,8 @@ class StreamedRun:
         model.require_rows()
         check_seed(seed)
         self.population, self.model = population, model
+        size = (model.dimension, population.num_islands, population.num_particles)
+        check_memory(*size, dense=model.dimension <= FIRST_ORDER_ABOVE)
         self.seed, self.first_island = seed, first_island
         self.rows = self._keep()
         self.num_observations = 0.0
@@ -150,7 +155,10 @@ class StreamedRun:
         count = float(weight.sum())
         seen = self.num_observations + count
         if count > 0:
-            outcome, accept = self._bring_in(values, weight, seen)
+            try:
+                outcome, accept = self._bring_in(values, weight, seen)
+            except UnboundedError as error:
+                raise self._placed(error, Rows(values, weight)) from None
             self._check(outcome, Rows(values, weight))
             self.cloud = outcome.cloud
             accept()
@@ -160,6 +168,14 @@ class StreamedRun:
         self.num_observations = seen
         self.num_chunks += 1
         self._verify(len(weight))
+
+    def _placed(self, error: UnboundedError, chunk: Rows) -> UnboundedError:
+        """The error with the row that it comes from: one of the chunk, or one that was kept."""
+        found = error.at_rows(self.model, chunk, self.num_rows)
+        if found is error and isinstance(self.rows, Reservoir) and self.rows.is_complete:
+            everything = self.rows.gather(np.arange(self.rows.num_kept))
+            return error.at_rows(self.model, Rows(*everything), 0)
+        return found
 
     def _verify(self, num_new: int) -> None:
         """Hold the path against another estimate, after a chunk of so many rows."""
@@ -257,7 +273,8 @@ class StreamedRun:
         if not self.population.states_error or not self._knows_heat():
             return combined.log_evidence, math.nan
         variance = combined.std_error**2 + self.settled_variance
-        return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias)
+        lost = rounding_error(combined.log_evidence, self.num_chunks)
+        return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias, lost)
 
     def _knows_heat(self) -> bool:
         """Whether the moves tell their temperature; without it no error can be stated."""
@@ -287,6 +304,7 @@ class StreamedRun:
         chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
         return {
             Status.FLAT: self._is_flat(),
+            Status.ROUNDED: combined.is_rounded,
             Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,

@@ -32,11 +32,13 @@ from weighbridge.estimators.host import host_step
 from weighbridge.estimators.host_likelihood import HostLikelihood, host_likelihood
 from weighbridge.estimators.labels import Labels, one_labelling
 from weighbridge.estimators.leading import Lead
+from weighbridge.estimators.memory import check_memory
 from weighbridge.estimators.mover import Mover
 from weighbridge.estimators.moves import AdaptiveHMC, Repeat
 from weighbridge.estimators.path import Path
 from weighbridge.estimators.reweighting import Settings, StepInfo
 from weighbridge.estimators.sequential import posterior
+from weighbridge.estimators.unbounded import UnboundedError
 from weighbridge.estimators.walks import (
     DEFAULT_MOVES,
     AdaptiveWalk,
@@ -57,6 +59,8 @@ FEW_PARTICLES = 2.0
 # Spread of log Z over islands (nats) beyond which their mean is little but their maximum.
 DISAGREEMENT = 3.0
 LOW_ACCEPTANCE = 0.2
+# Correlation with the start that moves may leave where there are more parameters than particles.
+REMEMBERED = 0.25
 # Rows times coordinates from which on a step is compiled to run fast, and not to compile fast.
 MANY_NUMBERS = 100_000
 
@@ -146,6 +150,8 @@ class Tempering:
             default=self.default_moves,
         )
         require_walkers(mover, self.num_particles // self.chain_length, model.dimension)
+        size = (model.dimension, self.num_islands, self.num_particles)
+        check_memory(*size, dense=getattr(mover, "dense", False))
         # Particles that move by each other, or on the host, cannot be held back one by one.
         by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
         labels = Labels(model, possible=host is None and not by_each_other)
@@ -182,6 +188,8 @@ class Tempering:
                 between=between,
                 may_end_early=True,
             )
+        except UnboundedError as error:
+            raise error.in_term(model, term) from None
         except Exception as error:
             if host is None:
                 _explain(lead.path(), mover, error)
@@ -396,6 +404,21 @@ def _genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     return math.sqrt(variance) if variance > 0 else None
 
 
+def remembers_too_much(outcome: Annealed) -> bool:
+    """Whether moves in many dimensions left particles too near to where they had started.
+
+    Where an island has fewer particles than there are parameters, its copies after resampling span
+    a few directions only, and moves must take them to the others. What they still know of their
+    start, over the later half of the steps, is the mean over coordinates; particles in separate
+    modes, which remember their mode for ever, are rather few coordinates in that many dimensions.
+    """
+    num_particles, dimension = outcome.cloud.position.shape[1:]
+    found = _move_diagnostics(outcome).get("correlation")
+    if found is None or dimension <= num_particles:
+        return False
+    return float(np.mean(found[len(found) // 2 :])) > REMEMBERED
+
+
 def _is_flat(first: StepInfo) -> bool:
     """Whether the log-likelihood is the same at every prior draw, to rounding."""
     mean, deviation = np.asarray(first.mean), np.sqrt(np.asarray(first.variance))
@@ -409,7 +432,9 @@ def _flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple
     enough = getattr(outcome.mover, "low_acceptance", LOW_ACCEPTANCE)
     found = {
         Status.FLAT: _is_flat(outcome.steps[0]),
+        Status.ROUNDED: combined.is_rounded,
         Status.DRIFTING: second is not None and second.is_drifting(combined),
+        Status.TOO_FEW_MOVES: remembers_too_much(outcome),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < FEW_PARTICLES,
         Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
         Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
