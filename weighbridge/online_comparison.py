@@ -13,7 +13,13 @@ from weighbridge.base import Status
 from weighbridge.catching_up import CatchUp
 from weighbridge.changes import Change, Changes
 from weighbridge.comparison import Comparison, compare_results
-from weighbridge.comparison_state import SCHEMA, check_entrants, entrants_state, restore_entrants
+from weighbridge.comparison_state import (
+    SCHEMA,
+    check_comparison,
+    check_entrants,
+    entrants_state,
+    restore_entrants,
+)
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.contest import Methods, check_models, choose_methods
 from weighbridge.data import RowPolicy
@@ -22,7 +28,7 @@ from weighbridge.estimators import Method
 from weighbridge.history import History
 from weighbridge.model import Model
 from weighbridge.prediction import Function, Prediction
-from weighbridge.saving import KEY_KIND, refusing, row_policy
+from weighbridge.saving import KEY_KIND, row_policy
 
 
 class OnlineComparison:
@@ -254,7 +260,8 @@ class OnlineComparison:
         """Continue a saved comparison, bit for bit as if it had never stopped.
 
         A file that is damaged, or of other models, methods or another version of the format, is
-        refused with a ``CheckpointError``; nothing in it is run.
+        refused with a ``CheckpointError``; nothing in it is run. The digest of a file guards
+        against damage, not against attackers: keep checkpoints where only you can write.
 
         Args:
             path: what ``save`` wrote.
@@ -269,7 +276,8 @@ class OnlineComparison:
         check_models(models)
         methods = choose_methods(list(models), method)
         arrays, metadata = checkpoint.read(path, SCHEMA, limit)
-        with refusing(path):
+        with checkpoint.refusing(path):
+            check_comparison(arrays, metadata)
             prior_odds = check_entrants(path, metadata, models, methods)
             watched = metadata["changes"]
             online = cls(

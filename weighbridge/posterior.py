@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge import arviz_export, checkpoint, diagnostics, export, plots
-from weighbridge.base import PROBABILITY, CheckpointError, MethodError
+from weighbridge.base import PROBABILITY, MethodError
 from weighbridge.data import columns_remark
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
+from weighbridge.result_content import check_posterior
 from weighbridge.travel import travels
 
 if TYPE_CHECKING:
@@ -293,9 +294,14 @@ class Posterior(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> Posterior:
-        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there."""
+        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there.
+
+        What is damaged, or cannot be draws of chains, is refused with a ``CheckpointError``;
+        nothing in the file is run. The digest guards against damage, not against attackers.
+        """
         arrays, metadata = checkpoint.read(path, SCHEMA)
-        try:
+        with checkpoint.refusing(path, "posterior"):
+            check_posterior(arrays, metadata)
             chains = [
                 [arrays[f"chain/{number}/{k}"] for k in range(count)]
                 for number, count in enumerate(metadata["leaves"])
@@ -305,11 +311,9 @@ class Posterior(Shown):
                 samples={name: arrays[f"samples/{name}"] for name in metadata["names"]},
                 positions=arrays["positions"],
                 stats={name: arrays[f"stats/{name}"] for name in metadata["stats"]},
-                num_warmup=int(metadata["num_warmup"]),
+                num_warmup=metadata["num_warmup"],
                 seconds=(float(warm), float(drawn)),
-                remarks=tuple(map(str, metadata["remarks"])),
+                remarks=tuple(metadata["remarks"]),
                 max_depth=metadata["max_depth"],
                 state={**metadata["plain"], "chains": chains},
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a complete posterior: {error!r}.") from error
