@@ -16,10 +16,12 @@ from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.run_content import COMPARISON, HISTORY, check_rows_left_out
 from weighbridge.saving import (
+    REFERENCE,
     Arrays,
     Plain,
     check_counts,
     check_identity,
+    check_table,
     identity,
     restore_session,
     session_state,
@@ -76,6 +78,7 @@ def check_comparison(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
     if set(metadata["same"]) & set(arrays):
         raise ValueError("rows are both kept and those of another model")
     HISTORY.check(arrays["history"], "history", {})
+    check_table(arrays, REFERENCE, metadata["checker"]["structure"], counts_rows=False)
 
 
 def check_entrants(

@@ -102,6 +102,11 @@ class OnlineComparison:
         return round(next(iter(self._entrants.sessions.values())).run.num_observations)
 
     @property
+    def rows_read(self) -> int:
+        """Rows that were given so far, bad ones counted."""
+        return self._entrants.contest.checker.rows_read
+
+    @property
     def log_evidences(self) -> dict[str, float]:
         """Log evidence of each model on everything seen, by the path; 0 before the first row."""
         return self._entrants.log_evidences()

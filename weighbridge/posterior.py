@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge import arviz_export, checkpoint, diagnostics, export, plots
-from weighbridge.base import PROBABILITY, MethodError
+from weighbridge.base import PROBABILITY, CheckpointError, MethodError
 from weighbridge.data import columns_remark
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count
@@ -273,7 +273,15 @@ class Posterior(Shown):
         return arviz_export.to_arviz(self.samples, self.stats, observed)
 
     def save(self, path: str | Path) -> None:
-        """Write draws, statistics and where the chains stand to one safetensors file."""
+        """Write draws, statistics and where the chains stand to one safetensors file.
+
+        Draws of a chain that ran away to infinity are refused: ``load`` would not take them.
+        """
+        if not np.all(np.isfinite(self.positions)):
+            raise CheckpointError(
+                "Some draws are not finite, so they are not saved: a chain ran away. Draw again "
+                "with a smaller step size."
+            )
         arrays = {f"samples/{name}": draws for name, draws in self.samples.items()}
         arrays |= {f"stats/{name}": values for name, values in self.stats.items()}
         arrays["positions"] = self.positions

@@ -96,9 +96,15 @@ POSTERIOR = record(
     },
     ABOUT,
 )
+# Statistics that diagnostics read: one number of each draw.
+EACH_DRAW = ("acceptance", "energy", "step_size", "tree_depth", "num_leapfrog")
 POSTERIOR_ARRAYS = {
     "positions": Numbers("f", ("chains", "draws", "coordinates")),
     "samples/.*": Numbers("fiub", ("chains", "draws", ...), -math.inf, math.inf),
+    "stats/divergent": Numbers("b", ("chains", "draws")),
+    f"stats/({'|'.join(EACH_DRAW)})": Numbers(
+        "fiu", ("chains", "draws"), -math.inf, math.inf, nan=True
+    ),
     "stats/.*": Numbers("fiub", ("chains", "draws", ...), -math.inf, math.inf, nan=True),
     r"chain/\d+/\d+": Numbers("fiub", None, -math.inf, math.inf, nan=True),
 }

@@ -25,18 +25,18 @@ from weighbridge.expected import (
 )
 from weighbridge.result_content import ERROR, FINGERPRINT, FLAGS, LOG, SECONDS
 
-# A standard error beyond this is none.
+# A log evidence, a log weight or a standard error beyond this is none.
 LARGEST_ERROR = 1e100
 UNKNOWN = real(-math.inf, math.inf, nan=True)
 ANY = Numbers("fiub", None, -math.inf, math.inf, nan=True)
-LOG_WEIGHTS = Numbers("f", ("islands", "particles"), least=-math.inf)
+LOG_WEIGHTS = Numbers("f", ("islands", "particles"), -math.inf, LARGEST_ERROR)
 
 ARRAYS = {
     "position": Numbers("f", ("islands", "particles", "coordinates")),
     "log_weight": LOG_WEIGHTS,
     "gained": LOG_WEIGHTS,
     "origin": Numbers("i", ("islands", "particles"), least=0),
-    "log_evidences": Numbers("f", ("islands",), least=-math.inf),
+    "log_evidences": Numbers("f", ("islands",), -math.inf, LARGEST_ERROR),
     "acceptance": Numbers("f", ("stages",), 0, 1, nan=True),
     "mover/step_size": Numbers("f", None, least=1e-300),
     "mover/num_moves": Numbers("iu", None, least=1),

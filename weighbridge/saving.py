@@ -27,6 +27,8 @@ Plain = dict[str, Any]
 KEY_KIND = "threefry2x32"
 # Columns of rows that are kept; how many there are, and of which kind, the data decide.
 COLUMN = re.compile(r"rows/(store_)?(?P<number>\d+)")
+# The same of rows that the next chunk is compared with.
+REFERENCE = re.compile(r"reference/(?P<number>\d+)")
 # Arrays whose length depends on the data.
 ANY_LENGTH = ("rows/layout",)
 
@@ -92,6 +94,8 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     _check_shapes(fresh_arrays, arrays)
     check_types(fresh_plain, plain["run"])
     _check_columns(arrays, session.checker.state()["structure"], bool(counts_rows))
+    if bool(plain["run"].get("restarts")) != ("closed_path" in arrays):
+        raise ValueError("the path before the last restart is missing, or there was none")
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
@@ -179,13 +183,28 @@ def _check_columns(arrays: Arrays, structure: Any, counts_rows: bool) -> None:
     check_structure(structure)
     if counts_rows and "weight" not in [name for name, *_ in structure or ()]:
         raise ValueError("rows have weights, and no column of them")
-    matches = {name: COLUMN.fullmatch(name) for name in arrays}
+    for pattern in (COLUMN, REFERENCE):
+        check_table(arrays, pattern, structure, counts_rows)
+
+
+def check_table(
+    arrays: Arrays, pattern: re.Pattern[str], structure: Any, counts_rows: bool
+) -> None:
+    """Refuse rows of other columns than the stream has.
+
+    Args:
+        arrays: that were saved.
+        pattern: of the names of those that are columns of one table, with their numbers.
+        structure: name, shape and type of each column of the stream.
+        counts_rows: whether the column "weight" was taken out, as the last of the table.
+    """
+    matches = {name: pattern.fullmatch(name) for name in arrays}
     numbered = {int(match["number"]): arrays[name] for name, match in matches.items() if match}
     columns = [numbered[number] for number in range(len(numbered))]
-    if structure is None or not columns:
-        if columns:
-            raise ValueError("there are rows, and no columns")
+    if not columns:
         return
+    if structure is None:
+        raise ValueError("there are rows, and no columns")
     expected = [
         (tuple(shape), kind)
         for name, shape, kind in structure

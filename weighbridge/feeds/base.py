@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from weighbridge.base import DataError
-from weighbridge.data import Values, slice_rows
+from weighbridge.data import Values, num_rows, slice_rows
 from weighbridge.travel import travels
 
 Cursor = dict[str, Any]
@@ -81,6 +81,11 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
     """The parcel without its first rows."""
     if not offset:
         return parcel
+    if offset > (rows := num_rows(parcel.values)):
+        raise DataError(
+            f"Reading was to go on after row {offset} of a block that has {rows}: the source is "
+            "not what it was. Restore it, or start anew."
+        )
     rest = slice_rows(parcel.values, offset, None)
     return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset))
 

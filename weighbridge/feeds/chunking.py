@@ -11,6 +11,7 @@ from weighbridge.base import DataError
 from weighbridge.data import Values, column_names, join, num_rows, slice_rows
 from weighbridge.feeds.base import Cursor, Feed, Notice, Parcel, advanced
 from weighbridge.feeds.continuity import Continuity
+from weighbridge.feeds.cursors import check_cursor
 
 
 class Chunk(NamedTuple):
@@ -73,6 +74,7 @@ class Chunks(Iterator[Chunk | None]):
     ) -> None:
         if size < 1:
             raise DataError(f"size is {size}. Use a chunk size of at least one row.")
+        check_cursor(cursor, feed.describe())
         self.size = size
         self.continuity = continuity
         self.continuity_state = continuity.state() if continuity is not None else None

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from weighbridge.data import LeftOut, num_rows
+from weighbridge.data import LeftOut
 from weighbridge.feeds.base import Cursor, Parcel, bad_cursor, from_offset
 from weighbridge.sources import head_of_all, not_numbers, read_file
 
@@ -86,5 +86,5 @@ def read_parcels(
         for where, values in reader:
             identifier = path.name if begins else None
             parcel = Parcel(values, {**place, **where, "offset": 0}, identifier)
-            yield from_offset(parcel, min(offset, num_rows(values)))
+            yield from_offset(parcel, offset)
             offset, begins = 0, False
