@@ -135,9 +135,8 @@ def attack(original, path, load, judge, count=None, seed=0) -> Outcome:
         try:
             with np.errstate(all="ignore"):  # of 1e300 and the like, which are numbers
                 loaded = load(path)
-        except WeighbridgeError as error:
+        except WeighbridgeError:
             outcome[kind, "refused"] += 1
-            assert len(str(error)) > 20, change
         except Exception as error:
             raise AssertionError(f"{change} raised {error!r}") from error
         else:

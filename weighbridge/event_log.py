@@ -66,8 +66,8 @@ class EventLog:
 def describe_error(error: BaseException | None) -> str:
     """An error in one text: its message alone where that says what is wrong and what to do.
 
-    >>> describe_error(WeighbridgeError("There is no row. Give one.")), describe_error(KeyError("a"))
-    ('There is no row. Give one.', "KeyError: 'a'")
+    >>> describe_error(WeighbridgeError("No row. Give one.")), describe_error(KeyError("a"))
+    ('No row. Give one.', "KeyError: 'a'")
     """
     if error is None:
         return ""

@@ -81,10 +81,15 @@ def read_parcels(
         position = {key: value for key, value in cursor.items() if key not in OWN_KEYS}
         offset = int(cursor["offset"])
     begins = cursor is None
-    with contextlib.closing(read_file(path, columns, schema, position)) as reader:
-        next(reader)
-        for where, values in reader:
-            identifier = path.name if begins else None
-            parcel = Parcel(values, {**place, **where, "offset": 0}, identifier)
-            yield from_offset(parcel, offset)
-            offset, begins = 0, False
+    try:
+        with contextlib.closing(read_file(path, columns, schema, position)) as reader:
+            next(reader)
+            for where, values in reader:
+                identifier = path.name if begins else None
+                parcel = Parcel(values, {**place, **where, "offset": 0}, identifier)
+                yield from_offset(parcel, offset)
+                offset, begins = 0, False
+    except KeyError as error:  # a place in a file of another kind
+        if cursor is None:
+            raise
+        raise bad_cursor(cursor, str(path)) from error
