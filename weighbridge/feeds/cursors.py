@@ -37,9 +37,8 @@ def _entry_id(value: Any, where: str) -> None:
 
 # By the names that feeds give to them; a feed itself says which of them it needs.
 CURSOR = record(
-    {},
+    {"offset": whole()},
     {
-        "offset": whole(),
         "byte": whole(),
         "line": whole(1),
         "row": whole(),
