@@ -168,7 +168,9 @@ def test_some_crafted_files(kind, originals, tmp_path, unsynced):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_crafted_files(kind, originals, tmp_path, unsynced):
     _, load, judge = KINDS[kind]
-    outcome = attack(originals(kind), tmp_path / "crafted", load, judge)
+    # A comparison has five thousand entries that can be wrong: a third of them is enough.
+    most = 1500 if kind == "comparison" else None
+    outcome = attack(originals(kind), tmp_path / "crafted", load, judge, count=most)
     print(f"\n{kind}: {outcome.total} files")
     for (change, how), count in sorted(outcome.items()):
         print(f"  {change}: {count} {how}")
