@@ -214,6 +214,7 @@ def test_save_and_load_what_is_unknown_or_odd(tmp_path):
     odd = made(
         std_error=math.nan,
         samples={"a/b": np.ones((3, 2, 2)), "ü": np.arange(3)},
+        log_weights=np.zeros(3),
         flags=(Status.ERROR_UNKNOWN,),
         diagnostics={"scalar": np.array(2.0), "count": np.int64(3), "text": "x", "none": None},
     )

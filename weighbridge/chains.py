@@ -341,13 +341,26 @@ class ChainRun:
     def restore(self, leaves: list[np.ndarray], num_done: int) -> None:
         """Stand where ``state`` was taken; ``start`` has set up the structure."""
         old, structure = jax.tree_util.tree_flatten(self.chain)
-        if [np.shape(leaf) for leaf in old] != [leaf.shape for leaf in leaves]:
+        if [_layout(leaf) for leaf in old] != [_layout(leaf) for leaf in leaves]:
             raise MethodError(
                 "The saved chains belong to another kernel or model: their numbers have other "
-                "shapes. Give the kernel that drew them."
+                "shapes or types. Give the kernel that drew them."
+            )
+        if any(
+            np.isnan(leaf).any() and not np.isnan(first).any() for first, leaf in zip(old, leaves)
+        ):
+            raise MethodError(
+                "The saved chains cannot be gone on with: where they stand is not a number (NaN). "
+                "Draw anew."
             )
         self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
         self.num_done = num_done
+
+
+def _layout(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array, or of a number in place of one."""
+    array = np.asarray(leaf)
+    return array.shape, array.dtype
 
 
 def _as_metric(scale: Any, dimension: int, warmup: Warmup) -> np.ndarray:

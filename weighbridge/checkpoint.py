@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,26 @@ def read(
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path} is damaged: its metadata is not a mapping.")
     return arrays, metadata
+
+
+@contextlib.contextmanager
+def refusing(path: str | Path, what: str = "run") -> Iterator[None]:
+    """A block in which whatever is wrong with the contents of a file is a ``CheckpointError``.
+
+    Args:
+        path: the file.
+        what: it should hold.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    # What a crafted file can make of a restore is not to be listed; none of it may get out.
+    except Exception as error:
+        told = error if str(error) else repr(error)
+        raise CheckpointError(
+            f"{path} is not a complete {what}: {told}. Use another copy, or start anew."
+        ) from error
 
 
 def _check_size(path: Path, limit: int) -> None:

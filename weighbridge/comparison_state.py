@@ -14,12 +14,14 @@ from weighbridge.catching_up import CatchUp
 from weighbridge.entrants import Entrants
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
+from weighbridge.run_content import COMPARISON, HISTORY, check_rows_left_out
 from weighbridge.saving import (
-    LARGEST_ERROR,
+    REFERENCE,
     Arrays,
     Plain,
+    check_counts,
     check_identity,
-    check_types,
+    check_table,
     identity,
     restore_session,
     session_state,
@@ -60,6 +62,23 @@ def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
         "changes": changes,
         "same": same,
     }
+
+
+def check_comparison(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
+    """Refuse what is no comparison, whatever the models."""
+    COMPARISON(metadata, "metadata")
+    check_rows_left_out(metadata["checker"])
+    names = [entry["name"] for entry in metadata["models"]]
+    parents = {} if metadata["changes"] is None else metadata["changes"]["parents"]
+    own = set(names) - set(parents)
+    if len(set(names)) != len(names) or not own:
+        raise ValueError(f"the models are {names}")
+    if not set(parents) <= set(names) or not set(parents.values()) <= own:
+        raise ValueError(f"models that began anew are {parents}, of {names}")
+    if set(metadata["same"]) & set(arrays):
+        raise ValueError("rows are both kept and those of another model")
+    HISTORY.check(arrays["history"], "history", {})
+    check_table(arrays, REFERENCE, metadata["checker"]["structure"], counts_rows=False)
 
 
 def check_entrants(
@@ -108,20 +127,23 @@ def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any
         prefix = f"{number}/"
         own = {k[len(prefix) :]: value for k, value in arrays.items() if k.startswith(prefix)}
         restore_session(entrants.sessions[name], own, entry["session"])
-        entrants.caught_up[name] = _restored_catch_up(entry["caught_up"])
+        entrants.caught_up[name] = CatchUp(**entry["caught_up"])
+    _check_same_rows(entrants)
+
+
+def _check_same_rows(entrants: Entrants) -> None:
+    """All models have seen the rows that were admitted, or what stands for them."""
     counts = {round(session.run.num_observations) for session in entrants.sessions.values()}
     if len(counts) > 1:
         raise ValueError(f"the models have seen different numbers of rows, {counts}")
-
-
-def _restored_catch_up(saved: Mapping[str, Any]) -> CatchUp:
-    """How a model caught up, if that is what was saved."""
-    caught_up = CatchUp(**saved)
-    known = caught_up.how in ("start", "replayed", "reservoir")
-    check_types(CatchUp("start", 0)._asdict(), caught_up._asdict(), "caught_up")
-    if not known or not 0 <= caught_up.sampling_error < LARGEST_ERROR:
-        raise ValueError(f"a model that caught up by {caught_up!r}")
-    return caught_up
+    for name, session in entrants.sessions.items():
+        if entrants.caught_up[name].sampling_error == 0:
+            check_counts(session)
+    contest = entrants.contest
+    if isinstance(contest, WatchedContest):
+        admitted = contest.checker.rows_read - contest.checker.rows_left_out
+        if contest.num_rows != admitted:
+            raise ValueError(f"{contest.num_rows} rows were looked at, and {admitted} admitted")
 
 
 def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import Status
+from weighbridge.base import Status, WeighbridgeError
 
 EVENTS = "events.jsonl"
 
@@ -61,6 +61,19 @@ class EventLog:
             return ""
         file.seek(-1, 2)
         return "" if file.read(1) == b"\n" else "\n"
+
+
+def describe_error(error: BaseException | None) -> str:
+    """An error in one text: its message alone where that says what is wrong and what to do.
+
+    >>> describe_error(WeighbridgeError("No row. Give one.")), describe_error(KeyError("a"))
+    ('No row. Give one.', "KeyError: 'a'")
+    """
+    if error is None:
+        return ""
+    named = isinstance(error, WeighbridgeError)
+    texts = [str(error) if named else f"{type(error).__name__}: {error}"]
+    return " ".join([*texts, *getattr(error, "__notes__", ())])
 
 
 def plain(value: Any) -> Any:

@@ -13,11 +13,12 @@ from weighbridge.data import RowPolicy, TableReader
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
 from weighbridge.result import Evidence
+from weighbridge.run_content import ONLINE, check_rows_left_out
 from weighbridge.saving import (
     KEY_KIND,
+    check_counts,
     check_identity,
     identity,
-    refusing,
     restore_session,
     row_policy,
     session_state,
@@ -144,7 +145,8 @@ class Online:
         """Continue a saved run, bit for bit as if it had never stopped.
 
         A file that is damaged, or of another model, method or version of the format, is refused
-        with a ``CheckpointError``; nothing in it is run.
+        with a ``CheckpointError``; nothing in it is run. The digest of a file guards against
+        damage, not against attackers: keep checkpoints where only you can write.
 
         Args:
             path: what ``save`` wrote.
@@ -158,7 +160,9 @@ class Online:
         path = Path(path)
         arrays, metadata = checkpoint.read(path, SCHEMA, limit)
         check_identity(path, metadata, model, resolve_sequential(method))
-        with refusing(path):
+        with checkpoint.refusing(path):
+            ONLINE(metadata, "metadata")
+            check_rows_left_out(metadata["checker"])
             online = cls(
                 model,
                 method,
@@ -169,5 +173,6 @@ class Online:
             )
             online._session.checker.restore(metadata["checker"])
             restore_session(online._session, arrays, metadata["session"])
+            check_counts(online._session)
             online.extra = dict(metadata["extra"])
         return online

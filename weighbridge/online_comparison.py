@@ -14,7 +14,13 @@ from weighbridge.catching_up import CatchUp
 from weighbridge.changes import Change, Changes
 from weighbridge.comparing import compare_results
 from weighbridge.comparison import Comparison
-from weighbridge.comparison_state import SCHEMA, check_entrants, entrants_state, restore_entrants
+from weighbridge.comparison_state import (
+    SCHEMA,
+    check_comparison,
+    check_entrants,
+    entrants_state,
+    restore_entrants,
+)
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.contest import Methods, check_models, choose_methods
 from weighbridge.data import RowPolicy
@@ -25,7 +31,7 @@ from weighbridge.model import Model
 from weighbridge.prediction import Function, Prediction
 from weighbridge.quarantine import Unread
 from weighbridge.result import Evidence
-from weighbridge.saving import KEY_KIND, refusing, row_policy
+from weighbridge.saving import KEY_KIND, row_policy
 from weighbridge.turns import Turns
 from weighbridge.undo import restored_on_error
 
@@ -101,6 +107,11 @@ class OnlineComparison:
     def num_observations(self) -> int:
         """Rows seen so far, repeated rows counted."""
         return round(next(iter(self._entrants.sessions.values())).run.num_observations)
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that were given so far, bad ones counted."""
+        return self._entrants.contest.checker.rows_read
 
     @property
     def log_evidences(self) -> dict[str, float]:
@@ -306,7 +317,8 @@ class OnlineComparison:
         """Continue a saved comparison, bit for bit as if it had never stopped.
 
         A file that is damaged, or of other models, methods or another version of the format, is
-        refused with a ``CheckpointError``; nothing in it is run.
+        refused with a ``CheckpointError``; nothing in it is run. The digest of a file guards
+        against damage, not against attackers: keep checkpoints where only you can write.
 
         Args:
             path: what ``save`` wrote.
@@ -321,7 +333,8 @@ class OnlineComparison:
         check_models(models)
         methods = choose_methods(list(models), method)
         arrays, metadata = checkpoint.read(path, SCHEMA, limit)
-        with refusing(path):
+        with checkpoint.refusing(path):
+            check_comparison(arrays, metadata)
             prior_odds = check_entrants(path, metadata, models, methods)
             watched = metadata["changes"]
             online = cls(

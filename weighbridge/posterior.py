@@ -16,6 +16,7 @@ from weighbridge.data import columns_remark
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count
 from weighbridge.prediction import Function, Prediction, predict
+from weighbridge.result_content import check_posterior
 from weighbridge.travel import travels
 
 if TYPE_CHECKING:
@@ -282,7 +283,15 @@ class Posterior(Shown):
         return arviz_export.to_arviz(self.samples, self.stats, observed)
 
     def save(self, path: str | Path) -> None:
-        """Write draws, statistics and where the chains stand to one safetensors file."""
+        """Write draws, statistics and where the chains stand to one safetensors file.
+
+        Draws of a chain that ran away to infinity are refused: ``load`` would not take them.
+        """
+        if not np.all(np.isfinite(self.positions)):
+            raise CheckpointError(
+                "Some draws are not finite, so they are not saved: a chain ran away. Draw again "
+                "with a smaller step size."
+            )
         arrays = {f"samples/{name}": draws for name, draws in self.samples.items()}
         arrays |= {f"stats/{name}": values for name, values in self.stats.items()}
         arrays["positions"] = self.positions
@@ -304,9 +313,14 @@ class Posterior(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> Posterior:
-        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there."""
+        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there.
+
+        What is damaged, or cannot be draws of chains, is refused with a ``CheckpointError``;
+        nothing in the file is run. The digest guards against damage, not against attackers.
+        """
         arrays, metadata = checkpoint.read(path, SCHEMA)
-        try:
+        with checkpoint.refusing(path, "posterior"):
+            check_posterior(arrays, metadata)
             chains = [
                 [arrays[f"chain/{number}/{k}"] for k in range(count)]
                 for number, count in enumerate(metadata["leaves"])
@@ -316,13 +330,11 @@ class Posterior(Shown):
                 samples={name: arrays[f"samples/{name}"] for name in metadata["names"]},
                 positions=arrays["positions"],
                 stats={name: arrays[f"stats/{name}"] for name in metadata["stats"]},
-                num_warmup=int(metadata["num_warmup"]),
+                num_warmup=metadata["num_warmup"],
                 seconds=(float(warm), float(drawn)),
-                remarks=tuple(map(str, metadata["remarks"])),
+                remarks=tuple(metadata["remarks"]),
                 max_depth=metadata["max_depth"],
                 state={**metadata["plain"], "chains": chains},
                 # Older files do not have it.
                 columns_left_out=tuple(map(str, metadata.get("columns_left_out", ()))),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a complete posterior: {error!r}.") from error

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weighbridge import arviz_export, checkpoint, export, plots
-from weighbridge.base import PROBABILITY, CheckpointError, MethodError, Status
+from weighbridge.base import PROBABILITY, MethodError, Status
 from weighbridge.data import columns_remark
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.numerics import check_count, systematic_indices
 from weighbridge.prediction import Function, Prediction, predict
+from weighbridge.result_content import check_evidence
 from weighbridge.tabular import Frame, Tabular
 from weighbridge.travel import travels
 
@@ -357,9 +358,15 @@ class Evidence(Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> Evidence:
-        """Read a result that ``save`` wrote."""
+        """Read a result that ``save`` wrote.
+
+        What is damaged, or cannot be a result, is refused with a ``CheckpointError``; nothing in
+        the file is run. The digest guards against damage, not against attackers: whoever can write
+        the file can write other numbers into it.
+        """
         arrays, metadata = checkpoint.read(path, SCHEMA)
-        try:
+        with checkpoint.refusing(path, "result"):
+            check_evidence(arrays, metadata)
             groups: dict[str, dict[str, np.ndarray]] = {}
             for full_name in metadata["order"]:
                 group, _, name = full_name.partition("/")
@@ -368,8 +375,8 @@ class Evidence(Shown):
             return cls(
                 log_evidence=float(metadata["log_evidence"]),
                 std_error=float(metadata["std_error"]),
-                num_observations=int(metadata["num_observations"]),
-                method=str(metadata["method"]),
+                num_observations=metadata["num_observations"],
+                method=metadata["method"],
                 trace=Trace(**groups.get("trace", {})),
                 samples=groups.get("samples", {}),
                 log_weights=arrays["log_weights"],
@@ -378,8 +385,6 @@ class Evidence(Shown):
                 elapsed=float(metadata["elapsed"]),
                 fingerprint=None if seen is None else Fingerprint.from_plain(seen),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a complete result: {error!r}.") from error
 
     def to_json(self) -> str:
         """The numbers, without draws, as one line of JSON; what is unknown is null."""

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from weighbridge.base import DataError, MethodError, ModelError
+from weighbridge.base import CheckpointError, DataError, MethodError, ModelError
 from weighbridge.chain_draws import (
     first_draws,
     named_draws,
@@ -91,6 +91,7 @@ class Sampler:
             raise MethodError(
                 f"The posterior to resume was drawn by {state.get('kernel')}: give that kernel."
             )
+        self._check_standing(posterior)
         self.seed, self.thin = int(state["seed"]), int(state["thin"])
         self.warmup = Warmup(*state["warmup"])
         self.runs = []
@@ -103,6 +104,18 @@ class Sampler:
         self.before = posterior
         self.num_warmup, self.seconds = posterior.num_warmup, posterior.seconds
         return self._draw(num_samples, 0.0)
+
+    def _check_standing(self, posterior: Posterior) -> None:
+        """Refuse to go on from draws that are not those of the chains."""
+        walkers = self.prepared.num_walkers or 1
+        chains, coordinates = len(posterior.state["chains"]), self.prepared.model.dimension
+        found = posterior.positions.shape
+        if (found[0], found[2]) != (chains * walkers, coordinates) or not chains:
+            raise CheckpointError(
+                f"The posterior to resume holds draws of the shape {found}, and its {chains} "
+                f"chains make {chains * walkers} x draws x {coordinates}. Use another copy, or "
+                "draw anew."
+            )
 
     @double_precision
     def extend(self, num_samples: int) -> Posterior:
@@ -210,10 +223,7 @@ class Sampler:
             stats = {name: spread_out(values, walkers) for name, values in stats.items()}
         if self.before is not None:
             positions = np.concatenate([self.before.positions, positions], axis=1)
-            stats = {
-                name: np.concatenate([self.before.stats[name], values], axis=1)
-                for name, values in stats.items()
-            }
+            stats = _joined(self.before.stats, stats)
         remarks = ("The run was interrupted: it has fewer draws than were asked for.",)
         return Posterior(
             samples=named_draws(self.prepared.model, positions),
@@ -247,6 +257,18 @@ class Sampler:
             sizes = [float(np.mean(run.chain.kernel.step_size)) for run in self.runs]
             stats["step_size"] = np.repeat(np.array(sizes)[:, None], kept, axis=1)
         return stats
+
+
+def _joined(before: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Statistics of the draws before and of those since."""
+    for name, values in stats.items():
+        shape = before[name].shape if name in before else None
+        if shape is None or (shape[:1], shape[2:]) != (values.shape[:1], values.shape[2:]):
+            raise CheckpointError(
+                f"The posterior to resume does not hold {name!r} of each draw, as this kernel "
+                "states it. Use another copy, or draw anew."
+            )
+    return {name: np.concatenate([before[name], new], axis=1) for name, new in stats.items()}
 
 
 def _in_double(work: Callable[[ChainRun], bool], run: ChainRun) -> bool:

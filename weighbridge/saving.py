@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,18 @@ from weighbridge.base import CheckpointError
 from weighbridge.data import RowPolicy, left_out_before
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
+from weighbridge.run_content import SESSION, check_run_arrays
 from weighbridge.session import Session
 
 Arrays = dict[str, np.ndarray]
 Plain = dict[str, Any]
 
-# A standard error beyond this is none.
-LARGEST_ERROR = 1e100
 # The random numbers of a run follow from its seed and from what it has counted.
 KEY_KIND = "threefry2x32"
 # Columns of rows that are kept; how many there are, and of which kind, the data decide.
 COLUMN = re.compile(r"rows/(store_)?(?P<number>\d+)")
+# The same of rows that the next chunk is compared with.
+REFERENCE = re.compile(r"reference/(?P<number>\d+)")
 # Arrays whose length depends on the data.
 ANY_LENGTH = ("rows/layout",)
 
@@ -77,11 +78,8 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
         "elapsed": session.elapsed,
         "weight_counts_rows": session.weight_counts_rows,
         "fingerprint": None if session.fingerprint is None else session.fingerprint.plain(),
-<<<<<<< HEAD
         "columns_left_out": [str(name) for name in session.left_out],
-=======
         "largest": None if session.largest is None else list(session.largest),
->>>>>>> weight
         "run": plain,
     }
 
@@ -91,29 +89,49 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
 
     What does not fit the run is refused now, with an error, and not found out by a later update.
     """
+    SESSION(plain, "session")
+    check_run_arrays(arrays)
     counts_rows = plain["weight_counts_rows"]
-    if counts_rows not in (None, True, False):
-        raise ValueError(f"weight_counts_rows is {counts_rows!r}")
     fresh_arrays, fresh_plain = session.run.state()
     _check_shapes(fresh_arrays, arrays)
     check_types(fresh_plain, plain["run"])
     _check_columns(arrays, session.checker.state()["structure"], bool(counts_rows))
+    if bool(plain["run"].get("restarts")) != ("closed_path" in arrays):
+        raise ValueError("the path before the last restart is missing, or there was none")
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
-<<<<<<< HEAD
-    # Older files have neither.
+    # Older files have none of these.
     for name in map(str, plain.get("columns_left_out", ())):
         session.left_out.setdefault(name, left_out_before(name))
-=======
-    # Older files do not have these.
     largest = plain.get("largest")
     if largest is not None:
         row, column, size = largest
         session.largest = (int(row), str(column), float(size))
->>>>>>> weight
     known = plain.get("fingerprint")
     session.fingerprint = None if known is None else Fingerprint.from_plain(known)
+    _check_path_ends(session)
+
+
+def _check_path_ends(session: Session) -> None:
+    """A path ends where the run stands."""
+    run = session.run
+    end = run.path[-1][0] if run.path else 0.0
+    if not math.isclose(end, run.num_observations, rel_tol=1e-9):
+        raise ValueError(f"the path ends at {end} rows, and {run.num_observations} were seen")
+    if bool(run.path) != bool(run.num_rows):
+        raise ValueError(f"{run.num_rows} rows made a path of {len(run.path)} points")
+
+
+def check_counts(session: Session) -> None:
+    """Refuse a run that has not seen the rows that were admitted: some would count twice."""
+    run, checker, seen = session.run, session.checker, session.fingerprint
+    admitted = checker.rows_read - checker.rows_left_out
+    counts = {run.num_rows, admitted, run.num_rows if seen is None else seen.num_rows}
+    if len(counts) > 1:
+        raise ValueError(f"{admitted} rows were admitted, and {sorted(counts)} were seen")
+    if not session.weight_counts_rows and run.num_observations != run.num_rows:
+        raise ValueError(f"{run.num_rows} rows count {run.num_observations} times")
 
 
 def _check_shapes(fresh: Arrays, saved: Arrays) -> None:
@@ -173,13 +191,28 @@ def _check_columns(arrays: Arrays, structure: Any, counts_rows: bool) -> None:
     check_structure(structure)
     if counts_rows and "weight" not in [name for name, *_ in structure or ()]:
         raise ValueError("rows have weights, and no column of them")
-    matches = {name: COLUMN.fullmatch(name) for name in arrays}
+    for pattern in (COLUMN, REFERENCE):
+        check_table(arrays, pattern, structure, counts_rows)
+
+
+def check_table(
+    arrays: Arrays, pattern: re.Pattern[str], structure: Any, counts_rows: bool
+) -> None:
+    """Refuse rows of other columns than the stream has.
+
+    Args:
+        arrays: that were saved.
+        pattern: of the names of those that are columns of one table, with their numbers.
+        structure: name, shape and type of each column of the stream.
+        counts_rows: whether the column "weight" was taken out, as the last of the table.
+    """
+    matches = {name: pattern.fullmatch(name) for name in arrays}
     numbered = {int(match["number"]): arrays[name] for name, match in matches.items() if match}
     columns = [numbered[number] for number in range(len(numbered))]
-    if structure is None or not columns:
-        if columns:
-            raise ValueError("there are rows, and no columns")
+    if not columns:
         return
+    if structure is None:
+        raise ValueError("there are rows, and no columns")
     expected = [
         (tuple(shape), kind)
         for name, shape, kind in structure
@@ -189,6 +222,8 @@ def _check_columns(arrays: Arrays, structure: Any, counts_rows: bool) -> None:
     found = [(column.shape[1:], str(column.dtype)) for column in columns]
     if found != expected or len({len(column) for column in columns}) > 1:
         raise ValueError(f"the rows that are kept are {found}, and the columns are {expected}")
+    if len(columns[-1]) and columns[-1].min() < 0:
+        raise ValueError("a row counts less than nothing")
 
 
 def row_policy(
@@ -201,15 +236,3 @@ def row_policy(
             f"The run in {path} keeps bad rows in a file: name it again, with quarantine=PATH."
         )
     return chosen
-
-
-@contextlib.contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """A block in which whatever is wrong with the contents of a file is a ``CheckpointError``."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    # What a crafted file can make of a restore is not to be listed; none of it may get out.
-    except Exception as error:
-        raise CheckpointError(f"{path} is not a complete run: {error!r}.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -80,10 +81,17 @@ class CheckpointStore:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            said = error.strerror or error
+            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                said = f"the place is read-only ({said})"
             raise CheckpointError(
-                f"Could not make the folder {self.directory}: {error.strerror or error}. Choose "
-                "another place."
+                f"Could not make the folder {self.directory}: {said}. Choose another place."
             ) from error
+        if not os.access(self.directory, os.W_OK):
+            raise CheckpointError(
+                f"The folder {self.directory} is read-only: no checkpoint can be written there. "
+                "Make it writable, or choose another place."
+            )
         remove_leftovers(self.directory, NAME)
         self._rows, self._time = 0, time.monotonic()
 

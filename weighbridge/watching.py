@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ from weighbridge.comparison import Comparison
 from weighbridge.comparison_update import ComparisonUpdate
 from weighbridge.data import RowPolicy, num_rows
 from weighbridge.estimators import Method
-from weighbridge.event_log import EVENTS, EventLog
+from weighbridge.event_log import EVENTS, EventLog, describe_error
 from weighbridge.feeds import Chunk, Chunks, Continuity, Feed, Notice, chunks, open_feed
+from weighbridge.feeds.cursors import check_not_behind
 from weighbridge.interrupts import Interrupted, stopped_by
 from weighbridge.live import Display, Quiet, State
 from weighbridge.model import Model
@@ -256,7 +258,7 @@ class _Watch:
         )
         extra = comparison.extra
         try:
-            saved, cursor = extra["settings"], extra["cursor"]
+            saved, cursor = dict(extra["settings"]), extra["cursor"]
             self.continuity.restore(extra["continuity"])
             if self.prepare is not None:
                 self.prepare.restore(extra["prepared"])
@@ -273,6 +275,7 @@ class _Watch:
         self.saved_rows = comparison.num_observations
         self.display.say(f"resumed at row {comparison.num_observations:,} from {latest.path.name}")
         if self.feed.seekable:
+            check_not_behind(cursor, comparison.rows_read, self.feed.describe())
             self.cursor = cursor
         else:
             self.display.say(
@@ -442,7 +445,14 @@ class _Watch:
                 entry: {key: table[entry, column] for key, column in wanted.items()}
                 for entry in table.rows
             }
-        self.log.write("posterior", self.comparison.num_observations, {"summary": summary})
+        answer = {
+            "log_evidences": found.log_evidences,
+            "std_errors": found.std_errors,
+            "probabilities": found.probabilities,
+            "probability_errors": found.probability_errors,
+        }
+        rows = self.comparison.num_observations
+        self.log.write("posterior", rows, {"summary": summary, "answer": answer})
         self.summary_seconds = time.monotonic() - began
 
     def _end(self, reason: Reason) -> None:
@@ -453,5 +463,6 @@ class _Watch:
                 if reason == "end" or 0 < self.summary_seconds < QUICK:
                     self._summarise()
         finally:
-            self.log.write("stop", rows, {"reason": reason})
+            told = {"error": describe_error(sys.exception())} if reason == "error" else {}
+            self.log.write("stop", rows, {"reason": reason, **told})
             self.display.close()

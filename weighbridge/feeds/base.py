@@ -91,6 +91,11 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
     """The parcel without its first rows."""
     if not offset:
         return parcel
+    if offset > (rows := num_rows(parcel.values)):
+        raise DataError(
+            f"Reading was to go on after row {offset} of a block that has {rows}: the source is "
+            "not what it was. Restore it, or start anew."
+        )
     rest = slice_rows(parcel.values, offset, None)
     unread = unread_between(parcel.unread, offset, offset + num_rows(rest))
     return parcel._replace(values=rest, cursor=advanced(parcel.cursor or {}, offset), unread=unread)

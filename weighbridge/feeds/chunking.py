@@ -19,6 +19,7 @@ from weighbridge.feeds.base import (
     unread_between,
 )
 from weighbridge.feeds.continuity import Continuity
+from weighbridge.feeds.cursors import check_cursor
 from weighbridge.quarantine import Unread
 
 
@@ -84,6 +85,7 @@ class Chunks(Iterator[Chunk | None]):
     ) -> None:
         if size < 1:
             raise DataError(f"size is {size}. Use a chunk size of at least one row.")
+        check_cursor(cursor, feed.describe())
         self.size = size
         self.continuity = continuity
         self.continuity_state = continuity.state() if continuity is not None else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from weighbridge.base import DataError
 from weighbridge.feeds.base import Notice
+from weighbridge.feeds.cursors import check_identifiers
 
 
 class Continuity:
@@ -76,6 +77,7 @@ class Continuity:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
+        check_identifiers(state)
         self._texts = dict.fromkeys(state["texts"])
         self._stretches = [[int(first), int(last)] for first, last in state["stretches"]]
 

@@ -21,6 +21,7 @@ from weighbridge.sources import (
     FileChangedError,
     NoRowsError,
     Source,
+    file_changed,
     head_of_all,
     not_numbers,
     read_file,
@@ -121,10 +122,16 @@ def read_parcels(
                 unread = tuple(block.unread.items())
                 notices = unread_notices(path.name, unread) if lenient else ()
                 parcel = Parcel(block.values, at, identifier, notices, unread)
-                yield from_offset(parcel, min(offset, num_rows(block.values)))
+                if offset > (rows := num_rows(block.values)):
+                    raise file_changed(f"{rows} rows in a block", f"row {offset} of it")
+                yield from_offset(parcel, offset)
                 offset, begins = 0, False
     except (NoRowsError, FileChangedError):
         raise
+    except KeyError as error:  # a place in a file of another kind
+        if cursor is None:
+            raise
+        raise bad_cursor(cursor, str(path)) from error
     except DataError as error:
         if not lenient:
             raise

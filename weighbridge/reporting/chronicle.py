@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from weighbridge.base import DataError
 from weighbridge.event_log import EVENTS
 from weighbridge.reporting.lines import (
+    MOST,
     as_items,
     as_mapping,
     as_number,
@@ -18,7 +20,10 @@ from weighbridge.reporting.lines import (
     lines_backwards,
     parse_event,
 )
-from weighbridge.reporting.records import BINS, KEPT, Change, Chronicle, Notice, Point
+from weighbridge.reporting.records import BINS, KEPT, Change, Chronicle, Notice, Numbers, Point
+
+# Kinds of flags or of notices beyond which new ones are not counted.
+MOST_KINDS = 10_000
 
 
 def read_chronicle(directory: str | Path) -> Chronicle:
@@ -112,17 +117,18 @@ class _Reader:
         found.notices.reverse()
         found.change_rows = sorted(self._change_bins.values())
         found.resumed = max(found.resumed, 0)
-        if found.points:
-            told = list(found.points[-1].log_evidences)
+        told = list(found.points[-1].log_evidences) if found.points else []
+        if told:  # else no evidence was told, and all that is known are the names
             found.models = [name for name in found.models if name in told] + [
                 name for name in told if name not in found.models
             ]
+        found.models = found.models[:MOST]
         return found
 
     def _start(self, event: dict[str, Any]) -> None:
         found = self.chronicle
         if found.resumed < 0:  # the latest start
-            found.models = [str(name) for name in as_items(event.get("models"))]
+            found.models = _different(event.get("models"))
             found.source, found.version = (
                 as_text(event.get("source")),
                 as_text(event.get("version")),
@@ -135,6 +141,7 @@ class _Reader:
     def _stop(self, event: dict[str, Any], rows: int) -> None:
         if not self._ended:
             self.chronicle.stopped = as_text(event.get("reason")) or "end"
+            self.chronicle.error = as_text(event.get("error"))
             self._ended = True
 
     def _update(self, event: dict[str, Any], rows: int) -> None:
@@ -142,8 +149,7 @@ class _Reader:
         self._ended = True
         steps = as_numbers(event.get("annealing_steps"))
         flags = {
-            str(name): [str(flag) for flag in as_items(raised)]
-            for name, raised in as_mapping(event.get("flags")).items()
+            name: _different(raised) for name, raised in as_mapping(event.get("flags")).items()
         }
         if not found.points:
             self._width = max(rows / BINS, 1.0)
@@ -156,22 +162,14 @@ class _Reader:
                     most[name] = value
         else:
             self._bin = place
-            found.points.append(
-                Point(
-                    rows,
-                    as_numbers(event.get("log_evidences")),
-                    as_numbers(event.get("std_errors")),
-                    as_numbers(event.get("probabilities")),
-                    as_numbers(event.get("probability_errors")),
-                    steps,
-                )
-            )
+            found.points.append(_point(event, rows, steps))
         found.num_updates += 1
         found.rows_skipped += as_whole(event.get("rows_skipped"))
         found.rows_quarantined += as_whole(event.get("rows_quarantined"))
         elapsed = as_number(event.get("elapsed"))
         found.elapsed += elapsed if math.isfinite(elapsed) else 0.0
-        found.flag_counts.update((flag, name) for name, raised in flags.items() for flag in raised)
+        for name, raised in flags.items():
+            _count(found.flag_counts, *((flag, name) for flag in raised))
 
     def _change(self, event: dict[str, Any], rows: int) -> None:
         found = self.chronicle
@@ -194,7 +192,7 @@ class _Reader:
 
     def _notice(self, event: dict[str, Any], rows: int) -> None:
         notice = Notice(rows, as_text(event.get("kind")), as_text(event.get("text")))
-        self.chronicle.notice_counts[notice.kind] += 1
+        _count(self.chronicle.notice_counts, notice.kind)
         if len(self.chronicle.notices) < KEPT:
             self.chronicle.notices.append(notice)
 
@@ -202,13 +200,15 @@ class _Reader:
         if not self.chronicle.posterior:
             self.chronicle.posterior_rows = rows
             self.chronicle.posterior = {
-                str(model): {
-                    str(name): as_numbers(numbers) for name, numbers in as_mapping(summary).items()
-                }
+                model: {name: as_numbers(numbers) for name, numbers in as_mapping(summary).items()}
                 for model, summary in as_mapping(event.get("summary")).items()
             }
+            if answer := as_mapping(event.get("answer")):
+                self.chronicle.answer = _point(answer, rows, {})
 
     def _checkpoint(self, event: dict[str, Any], rows: int) -> None:
+        if not self.chronicle.checkpoints_failed and not self.chronicle.checkpoints:
+            self.chronicle.is_saved = True
         self.chronicle.checkpoints += 1
         if self.chronicle.last_checkpoint is None:
             self.chronicle.last_checkpoint = rows
@@ -216,6 +216,29 @@ class _Reader:
     def _checkpoint_failed(self, event: dict[str, Any], rows: int) -> None:
         self.chronicle.checkpoints_failed += 1
         self.chronicle.last_failure = self.chronicle.last_failure or as_text(event.get("reason"))
+
+
+def _point(event: dict[str, Any], rows: int, steps: Numbers) -> Point:
+    return Point(
+        rows,
+        as_numbers(event.get("log_evidences")),
+        as_numbers(event.get("std_errors")),
+        as_numbers(event.get("probabilities")),
+        as_numbers(event.get("probability_errors")),
+        steps,
+    )
+
+
+def _different(value: Any) -> list[str]:
+    """Texts, each once."""
+    return list(dict.fromkeys(map(as_text, as_items(value))))
+
+
+def _count(counts: Counter[Any], *things: Any) -> None:
+    """Count things; when there are very many kinds of them, only those that are known."""
+    for thing in things:
+        if thing in counts or len(counts) < MOST_KINDS:
+            counts[thing] += 1
 
 
 _KINDS = frozenset({"stop", "change", "notice", "posterior", "checkpoint", "checkpoint_failed"})

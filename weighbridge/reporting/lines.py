@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ BLOCK = 1 << 20
 # No event is as long as this: what is longer is no file of events.
 LONGEST_LINE = 1 << 26
 LARGEST = 1e100
+# Entries of a mapping or a list, and characters of a text, beyond which a page is not read.
+MOST = 200
+LONGEST_TEXT = 2000
 
 
 def lines_backwards(file: BinaryIO, name: str) -> Iterator[bytes]:
@@ -49,18 +53,28 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """A mapping, empty if the value is none."""
-    return value if isinstance(value, dict) else {}
+    """Things by name, empty if the value is none; a page has no use for more than ``MOST``."""
+    if not isinstance(value, dict):
+        return {}
+    return {as_text(name): item for name, item in itertools.islice(value.items(), MOST)}
 
 
 def as_items(value: Any) -> list[Any]:
-    """A list, empty if the value is none."""
-    return value if isinstance(value, list) else []
+    """A list, empty if the value is none; a page has no use for more than ``MOST``."""
+    return value[:MOST] if isinstance(value, list) else []
 
 
 def as_text(value: Any) -> str:
-    """A text, empty for null."""
-    return "" if value is None else str(value)
+    """A text that can be written, of bounded length; empty for what is none.
+
+    >>> as_text("caf\\u00e9 \\ud800"), as_text(None), as_text([1])
+    ('caf\u00e9 ?', '', '')
+    """
+    if not isinstance(value, str | int | float):
+        return ""
+    text = str(value)
+    text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."
+    return text.encode(errors="replace").decode()
 
 
 def as_number(value: Any) -> float:
@@ -74,7 +88,7 @@ def as_number(value: Any) -> float:
 
 def as_numbers(value: Any) -> dict[str, float]:
     """Numbers by name, NaN where a value is none."""
-    return {str(name): as_number(number) for name, number in as_mapping(value).items()}
+    return {name: as_number(number) for name, number in as_mapping(value).items()}
 
 
 def as_whole(value: Any) -> int:

@@ -53,9 +53,12 @@ class Chronicle:
         started: when the run first started.
         last_seen: when the latest event was written.
         stopped: why the run ended: "end", "signal", "error"; None if it has not said so.
+        error: what stopped it, in the words of the error; empty if none did.
         resumed: how many times it was started again and did not begin anew.
         num_updates: updates that count, those done again once.
         points: at most ``BINS`` of them along the rows; annealing steps are the most in a bin.
+        answer: the latest result as ``weighbridge watch`` prints it at its end, by a bridge where
+            the method has one; points along the rows are by the path. None if none was written.
         num_changes: change points in all.
         changes: the latest of them.
         change_rows: rows of changes to mark in a figure, at most one in a bin.
@@ -70,6 +73,7 @@ class Chronicle:
         last_checkpoint: the rows that the latest holds, None if there is none.
         checkpoints_failed: how many could not be written.
         last_failure: why the latest could not be.
+        is_saved: whether the latest that was tried was written.
         flags: reasons for caution of each model after the latest update.
         flag_counts: updates in which each was raised, by flag and model.
         unreadable: lines that are no events.
@@ -82,9 +86,11 @@ class Chronicle:
     started: str = ""
     last_seen: str = ""
     stopped: str | None = None
+    error: str = ""
     resumed: int = -1
     num_updates: int = 0
     points: list[Point] = field(default_factory=list)
+    answer: Point | None = None
     num_changes: int = 0
     changes: list[Change] = field(default_factory=list)
     change_rows: list[int] = field(default_factory=list)
@@ -99,6 +105,7 @@ class Chronicle:
     last_checkpoint: int | None = None
     checkpoints_failed: int = 0
     last_failure: str = ""
+    is_saved: bool = False
     flags: dict[str, list[str]] = field(default_factory=dict)
     flag_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     unreadable: int = 0

@@ -68,15 +68,16 @@ def probability_text(value: float) -> str:
 def _parse_time(text: str) -> datetime.datetime | None:
     try:
         time = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        aware = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return aware.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):  # the first hour of year 1 has no time in UTC
         return None
-    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
 
 
 def when(text: str) -> str:
     """A time that ISO 8601 writes, to the second; another text as it is."""
     time = _parse_time(text)
-    return text if time is None else f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return text if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def seconds_since(text: str, now: datetime.datetime) -> float:

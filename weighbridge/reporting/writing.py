@@ -15,7 +15,7 @@ from weighbridge.durable import write_whole
 from weighbridge.reporting.chronicle import read_chronicle
 from weighbridge.reporting.figures import figures
 from weighbridge.reporting.page import document, facts, paragraph
-from weighbridge.reporting.records import Chronicle
+from weighbridge.reporting.records import Chronicle, Point
 from weighbridge.reporting.tables import (
     against,
     change_table,
@@ -88,15 +88,19 @@ def render(chronicle: Chronicle, now: datetime.datetime) -> str:
         _state(chronicle, now),
         _header(chronicle),
     ]
-    if chronicle.points:
-        compared = _compared(chronicle)
+    if chronicle.points and models:
+        by_path, answer = _compared(chronicle.points[-1], models), chronicle.answer
+        compared = by_path if answer is None else _compared(answer, models)
+        is_of_all = compared.num_observations >= by_path.num_observations
         sections += [
-            _verdict(compared, chronicle),
+            _verdict(compared if is_of_all else by_path, chronicle),
             "<h2>Evidence</h2>",
-            evidence_table(compared),
+            *_evidence(compared, by_path, chronicle),
             "<h2>Along the rows</h2>",
-            figures(chronicle, compared.best),
+            figures(chronicle, by_path.best),
         ]
+    elif chronicle.points:
+        sections.append(paragraph("No evidence of any model was written down.", "verdict"))
     else:
         sections.append(paragraph("No rows have been weighed yet.", "verdict"))
     sections += [
@@ -127,10 +131,17 @@ def _state(chronicle: Chronicle, now: datetime.datetime) -> str:
             "" if math.isnan(silence) else f"; last event {duration(silence)} before this report"
         )
         why += ": it may have been killed" if lost else ""
-    return (
+    state = (
         f'<p><span class="state {kind}">{word}</span> '
         f'<span class="soft">{html.escape(why)}</span></p>'
     )
+    if chronicle.error:
+        state += paragraph(chronicle.error, "bad")
+    if chronicle.checkpoints_failed and not chronicle.is_saved:
+        rows = chronicle.last_checkpoint
+        kept = "nothing is saved" if rows is None else f"only the first {rows:,} rows are saved"
+        state += paragraph(f"The latest checkpoint could not be written: {kept}.", "bad")
+    return state
 
 
 def _header(chronicle: Chronicle) -> str:
@@ -152,19 +163,34 @@ def _header(chronicle: Chronicle) -> str:
     )
 
 
-def _compared(chronicle: Chronicle) -> Comparison:
-    """The latest update as a comparison; a model whose evidence is unknown comes last."""
-    last, names = chronicle.points[-1], chronicle.models
-    evidences = {n: known(last.log_evidences, n, -math.inf) for n in names}
+def _compared(point: Point, names: list[str]) -> Comparison:
+    """What was known at a point as a comparison; a model of unknown evidence comes last."""
+    evidences = {n: known(point.log_evidences, n, -math.inf) for n in names}
     best = max(evidences.values(), default=-math.inf)
     return Comparison(
         log_evidences=evidences,
-        std_errors={n: known(last.std_errors, n) for n in names},
+        std_errors={n: known(point.std_errors, n) for n in names},
         log_bayes_factors={n: evidences[n] - best for n in names},
-        probabilities={n: known(last.probabilities, n) for n in names},
-        probability_errors={n: known(last.probability_errors, n) for n in names},
-        num_observations=last.rows,
+        probabilities={n: known(point.probabilities, n) for n in names},
+        probability_errors={n: known(point.probability_errors, n) for n in names},
+        num_observations=point.rows,
     )
+
+
+def _evidence(compared: Comparison, by_path: Comparison, chronicle: Chronicle) -> list[str]:
+    """The answer as the watch prints it at its end, and the path's, which its screen shows."""
+    path = f"By the path after {by_path.num_observations:,} rows, as the screen shows it."
+    if chronicle.answer is None:
+        return [paragraph(path, "soft"), evidence_table(by_path)]
+    rows = f"{compared.num_observations:,} rows"
+    told = f"The answer after {rows}, as it is printed at the end: better known than the path's."
+    return [
+        paragraph(told, "soft"),
+        evidence_table(compared),
+        "<h3>By the path</h3>",
+        paragraph(path, "soft"),
+        evidence_table(by_path),
+    ]
 
 
 def _verdict(compared: Comparison, chronicle: Chronicle) -> str:

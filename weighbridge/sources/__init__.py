@@ -4,7 +4,7 @@ from weighbridge.sources.columns import check_present, check_request, not_number
 from weighbridge.sources.csv_file import count_csv_rows, read_csv
 from weighbridge.sources.files import expand, head_of, head_of_all, is_readable, read_file
 from weighbridge.sources.opening import open_source
-from weighbridge.sources.reading import Block, FileChangedError, NoRowsError
+from weighbridge.sources.reading import Block, FileChangedError, NoRowsError, file_changed
 from weighbridge.sources.source import Source
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "check_request",
     "count_csv_rows",
     "expand",
+    "file_changed",
     "head_of",
     "head_of_all",
     "is_readable",
