@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.weather import events, folders, hostile_binary, hostile_text, logs
+from benchmarks.weather import (
+    events,
+    folders,
+    hostile_binary,
+    hostile_text,
+    logs,
+    redis_streams,
+    runs,
+)
 from benchmarks.weather.verdict import Kind
 
-CATALOGUE: dict[str, Kind] = {
-    kind.key: kind for module in (hostile_text, hostile_binary, folders, logs, events) for kind in module.KINDS
-}
+MODULES = (hostile_text, hostile_binary, folders, logs, redis_streams, runs, events)
+CATALOGUE: dict[str, Kind] = {kind.key: kind for module in MODULES for kind in module.KINDS}

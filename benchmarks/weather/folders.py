@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.weather.rows import Reader, Reading, Row, csv_lines, csv_text, draw, judge
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
+from weighbridge import WeighbridgeError
 from weighbridge.feeds import Chunks
 
 SIZE = 7
@@ -115,16 +116,16 @@ class Folder:
 
 
 class Follower:
-    """A reader of a folder that is followed."""
+    """A reader of a source that is followed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.reader = path, Reader("raise")
+    def __init__(self, source: Path | str) -> None:
+        self.source, self.reader = source, Reader("raise")
         self.stream: Chunks | None = None
 
     def look(self) -> None:
         """Take what is there, until nothing comes for a while."""
         if self.stream is None:
-            self.stream = self.reader.open(self.path, SIZE, follow=True)
+            self.stream = self.reader.open(self.source, SIZE, follow=True)
         quiet = 0
         while quiet < QUIET:
             chunk = next(self.stream)
@@ -168,8 +169,13 @@ def history(path: Path, step: str, seed: int, *, kills: bool) -> tuple[Reading, 
 def attack_folder(step: str, place: Place) -> Verdict:
     """The history read without a kill, and again with some: both right, and both the same."""
     seed = place.luck.getrandbits(32)
-    alone, written = history(place.folder / "alone", step, seed, kills=False)
-    killed, _ = history(place.folder / "killed", step, seed, kills=True)
+    try:
+        alone, written = history(place.folder / "alone", step, seed, kills=False)
+        killed, _ = history(place.folder / "killed", step, seed, kills=True)
+    except WeighbridgeError as error:
+        return Verdict(Came.STOPPED, str(error))
+    if step in TOLD and not (alone.told and killed.told):
+        return Verdict(Came.SILENT, "what cannot be read is passed over without a word")
     for found in (alone, killed):
         verdict = judge(found, written)
         if verdict.came.is_fault:
@@ -184,6 +190,8 @@ def attack_folder(step: str, place: Place) -> Verdict:
     return verdict
 
 
+# What a user must be told, though no row is lost.
+TOLD = ("loop", "fifo", "gone_for_a_moment")
 NAMES = {
     "append": "rows appended to the newest file",
     "append_earlier": "rows appended to any file",

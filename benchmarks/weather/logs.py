@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.weather.folders import Follower
 from benchmarks.weather.rows import Reading, Row, draw, json_lines, judge
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
+from weighbridge import WeighbridgeError
 
 
 class Log:
@@ -83,8 +84,11 @@ def history(path: Path, step: str, seed: int, *, kills: bool) -> tuple[Reading, 
 def attack_log(step: str, place: Place) -> Verdict:
     """The history read without a kill, and again with some."""
     seed = place.luck.getrandbits(32)
-    alone, written = history(place.folder / "alone", step, seed, kills=False)
-    killed, _ = history(place.folder / "killed", step, seed, kills=True)
+    try:
+        alone, written = history(place.folder / "alone", step, seed, kills=False)
+        killed, _ = history(place.folder / "killed", step, seed, kills=True)
+    except WeighbridgeError as error:
+        return Verdict(Came.STOPPED, str(error))
     if step == "rename" and alone.rows != written:
         missing = len(set(written) - set(alone.rows))
         return Verdict(Came.LOST, f"{missing} rows of a file that was renamed while it was read")
