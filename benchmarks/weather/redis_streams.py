@@ -1,4 +1,4 @@
-"""Redis streams that are followed: servers that restart, passwords, streams trimmed or made anew."""
+"""Redis streams that are followed: restarts, passwords, streams trimmed or made anew."""
 
 from __future__ import annotations
 

@@ -29,14 +29,15 @@ PATIENCE = 60.0
 def huge_value(place: Place) -> Verdict:
     """A row far beyond the others: right within the stated error, flagged, or refused."""
     luck = place.luck
-    rows = zoo.gaussian.simulate(100, seed=luck.getrandbits(20))
-    usual = set(wb.Online(zoo.gaussian.model(), TINY).update(rows).flags)
+    rows = zoo.gaussian.simulate(250, seed=luck.getrandbits(20))
+    clean = wb.Online(zoo.gaussian.model(), TINY)
+    usual = {flag for k in range(0, 250, 50) for flag in clean.update(rows[k : k + 50]).flags}
     size = luck.choice([1e6, 1e9, 1e12, 1e15, 1e18, 1e100, 1e154, 1e300, 1.7e308])
-    rows[luck.randrange(100)] = size * luck.choice([1, -1])
+    rows[luck.randrange(50)] = size * luck.choice([1, -1])
     online = wb.Online(zoo.gaussian.model(), TINY, on_bad_row=luck.choice(["raise", "skip"]))
-    for start in range(0, 100, 50):
+    for start in range(0, 250, 50):  # the last of them tells what is said for ever after
         update = online.update(rows[start : start + 50])
-    if update.num_observations < 100:
+    if update.num_observations < 250:
         return Verdict(Came.NOTICE, "the row was left out and counted as a bad one")
     with np.errstate(over="ignore"):
         exact = zoo.gaussian.log_evidence(rows)
