@@ -48,7 +48,7 @@ def differences(directory: Path, ledger: Sequence[float | None]) -> list[str]:
         told.append(f"{found.num_observations} rows count, not {expected.num_observations}")
     if found.log_evidences != expected.log_evidences:
         told.append(f"log evidences {found.log_evidences}, not {expected.log_evidences}")
-    if found.std_errors != expected.std_errors:
+    if repr(found.std_errors) != repr(expected.std_errors):  # NaN is NaN
         told.append("standard errors")
     if _samples(found.result()) != _samples(expected.result()):
         told.append("samples or weights")

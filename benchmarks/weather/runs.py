@@ -22,6 +22,8 @@ from weighbridge import WeighbridgeError, zoo
 
 TINY = wb.SGAIS(num_islands=2, num_particles=8)
 COMMAND = [sys.executable, "-c", "from weighbridge.cli import main; main()", "watch"]
+# With as many islands as an error bar wants.
+SMALL = wb.SGAIS(num_islands=4, num_particles=32)
 # Seconds after which a process is taken to hang.
 PATIENCE = 60.0
 
@@ -30,11 +32,11 @@ def huge_value(place: Place) -> Verdict:
     """A row far beyond the others: right within the stated error, flagged, or refused."""
     luck = place.luck
     rows = zoo.gaussian.simulate(250, seed=luck.getrandbits(20))
-    clean = wb.Online(zoo.gaussian.model(), TINY)
+    clean = wb.Online(zoo.gaussian.model(), SMALL)
     usual = {flag for k in range(0, 250, 50) for flag in clean.update(rows[k : k + 50]).flags}
     size = luck.choice([1e6, 1e9, 1e12, 1e15, 1e18, 1e100, 1e154, 1e300, 1.7e308])
     rows[luck.randrange(50)] = size * luck.choice([1, -1])
-    online = wb.Online(zoo.gaussian.model(), TINY, on_bad_row=luck.choice(["raise", "skip"]))
+    online = wb.Online(zoo.gaussian.model(), SMALL, on_bad_row=luck.choice(["raise", "skip"]))
     for start in range(0, 250, 50):  # the last of them tells what is said for ever after
         update = online.update(rows[start : start + 50])
     if update.num_observations < 250:
@@ -48,9 +50,9 @@ def nanoseconds(place: Place) -> Verdict:
     """A feature that counts nanoseconds since 1970 among others of size one."""
     luck = place.luck
     data = zoo.linear.simulate(100, num_features=2, seed=luck.getrandbits(20))
-    usual = set(wb.Online(zoo.linear.model(2), TINY).update(data).flags)
+    usual = set(wb.Online(zoo.linear.model(2), SMALL).update(data).flags)
     data["x"][:, luck.randrange(2)] = 1.7e18 + 1e9 * np.arange(100)
-    online = wb.Online(zoo.linear.model(2), TINY)
+    online = wb.Online(zoo.linear.model(2), SMALL)
     update = online.update(data)
     exact = zoo.linear.log_evidence(data)
     return _within(update, exact, usual)
