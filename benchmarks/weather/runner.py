@@ -1,0 +1,107 @@
+"""Sends attacks to a process, and kills it when one of them hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from benchmarks.weather.verdict import Came, Kind
+
+# Seconds to load the library, on a machine that has much else to do.
+LOADING = 300.0
+
+
+class Record(NamedTuple):
+    """One attack that was made."""
+
+    kind: str
+    seed: int
+    came: Came
+    detail: str
+    seconds: float
+    mebibytes: float
+
+
+class Runner:
+    """A process that makes attacks; another one takes its place when it was killed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, kind: Kind, seed: int) -> Record:
+        """Make one attack, in bounded time."""
+        if kind.fresh:
+            self.close()
+        process = self._started()
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"kind": kind.key, "seed": seed}).encode() + b"\n")
+        process.stdin.flush()
+        began = time.perf_counter()
+        line = self._line(kind.seconds)
+        taken = time.perf_counter() - began
+        if line is None:
+            self.close()
+            detail = f"killed after {kind.seconds:.0f} seconds"
+            return Record(kind.key, seed, Came.HANG, detail, taken, float("nan"))
+        if not line:
+            code = process.wait()
+            self.close()
+            return Record(kind.key, seed, Came.DIED, f"exit code {code}", taken, float("nan"))
+        told: dict[str, Any] = json.loads(line)
+        return Record(
+            kind.key, seed, Came[told["came"]], told["detail"], told["seconds"], told["mebibytes"]
+        )
+
+    def close(self) -> None:
+        """End the process, and those that it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    continue
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.weather.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            if self._line(LOADING) != b"ready\n":
+                self.close()
+                raise RuntimeError("the process that makes attacks does not start")
+        return self._process
+
+    def _line(self, seconds: float) -> bytes | None:
+        """What the process answers; empty if it is gone, None if it does not answer in time."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return self._process.stdout.readline() if ready else None
+
+
+def run_all(kinds: Iterable[Kind], scale: float = 1.0) -> Iterator[Record]:
+    """All attacks of these kinds; with a scale below 1 fewer of each, but at least one."""
+    runner = Runner()
+    try:
+        for kind in kinds:
+            for seed in range(max(1, round(scale * kind.times))):
+                yield runner.run(kind, seed)
+    finally:
+        runner.close()

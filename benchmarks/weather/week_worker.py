@@ -1,0 +1,55 @@
+"""A watch of the week, in a process of its own.
+
+    python -m benchmarks.weather.week_worker SOURCE DIRECTORY CALL [still]
+
+CALL is the number of the system call within the writing of checkpoints before which the process
+kills itself; 0 is never. With "still" it does not wait for more rows, and comes to its end.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from benchmarks.kills_worker import Counted
+from weighbridge import SGAIS, WeighbridgeError, durable
+from weighbridge.commands import WatchOptions, watch_table
+from weighbridge.live import Lines
+from weighbridge.tables import Table
+from weighbridge.watching import Keeping
+
+MODELS = ("gaussian", "gaussian:2")
+METHOD = SGAIS(num_islands=2, num_particles=8, reservoir=500)
+CHUNK = 50
+SEED = 11
+# Exit code of an error of the library's own; other errors have a traceback.
+TYPED = 3
+
+
+def main() -> int:
+    source, directory, call, *still = sys.argv[1:]
+    if int(call):
+        durable.os = Counted(int(call))  # type: ignore[attr-defined]
+        durable.PIECE = 1 << 12
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    options = WatchOptions(
+        SEED,
+        CHUNK,
+        follow=not still,
+        on_bad_row="quarantine",
+        keeping=Keeping(3, CHUNK, None),
+    )
+    try:
+        table = Table(source, features="y")
+        watch_table(MODELS, table, METHOD, Path(directory), options, Lines(), stop)
+    except WeighbridgeError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return TYPED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
