@@ -7,7 +7,6 @@ text files are rewritten too. Nothing is written before every module has a home.
 
     python tools/move_house.py --check        # what would move; stops at modules without a home
     python tools/move_house.py                # moves, rewrites, formats
-    python tools/move_house.py --rewrite DIR  # only rewrites imports below DIR (of a branch's files)
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class House:
             )
 
     def home_of(self, module: str, name: str) -> tuple[str, str, bool]:
-        """Where ``from module import name`` finds it: module, name there, whether it is a module."""
+        """Where ``from module import name`` finds it: module, name there, is it a module?"""
         full = f"{module}.{name}" if module else name
         if full in self.files:
             return full, "", True
@@ -270,9 +269,10 @@ class Rewriter:
         """``from weighbridge import checkpoint``: by its new name, where that is free."""
         local = entry.asname or entry.name
         # A package that handed names on does so no more: ask each name's own home.
-        if old in self.house.packages and old not in PUBLIC_ROOMS or self.house.dissolved(old):
-            if self.expand_attributes(old, local, wanted):
-                return
+        emptied = old in self.house.packages and old not in PUBLIC_ROOMS
+        if emptied or self.house.dissolved(old):
+            self.expand_attributes(old, local, wanted)
+            return
         new = self.house.new(old)
         parent, _, leaf = new.rpartition(".")
         if stub or entry.asname is not None or leaf == local:
@@ -292,8 +292,8 @@ class Rewriter:
 
     def expand_attributes(
         self, old: str, local: str, wanted: dict[str, list[tuple[str, str | None]]]
-    ) -> bool:
-        """Replace ``plots.draw`` by ``draw``, imported from where it is; True if all could be."""
+    ) -> None:
+        """Replace ``plots.draw`` by ``draw``, imported from where it is."""
         uses, attributes = self.uses(local), self.attributes(local)
         if len(uses) != len(attributes):
             raise MoveError(
@@ -305,7 +305,6 @@ class Rewriter:
             if is_module or home == old:
                 raise MoveError(f"{self.path}:{attribute.lineno}: import {attribute.attr} itself.")
             self.replace_attribute(attribute, home, name, wanted)
-        return True
 
     def replace_attribute(
         self,
@@ -314,6 +313,7 @@ class Rewriter:
         name: str,
         wanted: dict[str, list[tuple[str, str | None]]],
     ) -> None:
+        """Read a name by itself, and not as an attribute of the module that handed it on."""
         alias = None
         if name in self.stored:
             alias = f"{home.rpartition('.')[2]}_{name}"
