@@ -260,8 +260,8 @@ LAYERS_TEXT = """\
 ## Rooms
 
 The package root holds the list of public names (`__init__.pyi`) and no code; every module lives in
-a room. Imports point one way, from the rooms above to those below. The contracts of import-linter in
-`pyproject.toml` say which is above which (`lint-imports` checks it): that list is the picture. A
-room's `__init__.py` holds its docstring alone, but for `zoo`, `adapters` and `diagnostics`, which
+a room. Imports point one way, from the rooms above to those below. The contracts of import-linter
+in `pyproject.toml` say which is above which (`lint-imports` checks it): that list is the picture.
+A room's `__init__.py` holds its docstring alone, but for `zoo`, `adapters` and `diagnostics`, which
 users reach as `wb.zoo` and so on.
 """

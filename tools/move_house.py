@@ -56,6 +56,7 @@ class House:
     packages: set[str] = field(default_factory=set)
     handed_on: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     defined: dict[str, set[str]] = field(default_factory=dict)
+    lent: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path in sorted((self.root / PACKAGE).rglob("*.py")):
@@ -66,6 +67,9 @@ class House:
             body = ast.parse(path.read_text()).body
             self.handed_on[name] = dict(_imported(body))
             self.defined[name] = set(_bound(body))
+            # Handed on for the time of the move.
+            entries = [e for n in body if isinstance(n, ast.ImportFrom) for e in n.names]
+            self.lent[name] = {e.name for e in entries if e.asname == e.name}
 
     def new(self, name: str) -> str:
         """Where a module goes, or an error for one without a home."""
@@ -287,7 +291,7 @@ class Rewriter:
         # Names that the module hands on (``export.Table``) are not its attributes any more.
         for attribute in self.attributes(local):
             home, name, is_module = self.house.home_of(old, attribute.attr)
-            if not is_module and home != old:
+            if not is_module and attribute.attr in self.house.lent.get(old, ()):
                 self.replace_attribute(attribute, home, name, wanted)
 
     def expand_attributes(
