@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tokenize
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -349,20 +350,27 @@ class Rewriter:
             start = self.starts[token.start[0] - 1] + token.start[1]
             end = self.starts[token.end[0] - 1] + token.end[1]
             old = self.source[start:end]
-            new = rewrite_prose(self.house, old, self.in_package)
+            new = rewrite_prose(self.house, old)
             if new != old:
                 self.edits.append((start, end, new))
 
 
 FROM = re.compile(rf"\bfrom ({PACKAGE}(?:\.\w+)*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)")
 DOTTED = re.compile(rf"\b{PACKAGE}((?:\.[a-z_]\w*)+)((?:\.[A-Z]\w*)?)(?!\.?\w)")
+# ``numerics.own`` in a docstring, `numerics.jit` in CONTRIBUTING.
+ATTRIBUTE = re.compile(r"(?<=`)((?:\w+\.)*\w+)\.(\w+)(?=`)")
 FILE = re.compile(rf"(?<![\w/.])((?:{PACKAGE}/)?)((?:[a-z_]+/)*[a-z_]+)(\.py\b|/(?=`))")
 
 
-def rewrite_prose(house: House, text: str, in_package: bool) -> str:
+def rewrite_prose(house: House, text: str, *, ours: bool = False) -> str:
     """The same text with the new addresses of modules.
 
     A version of a saved file, such as ``weighbridge.online.5``, is no module, and stays.
+
+    Args:
+        house: the table.
+        text: any text.
+        ours: whether ``model.py`` and ``model.Model`` alone can only be ours.
     """
 
     def statement(match: re.Match[str]) -> str:
@@ -410,7 +418,15 @@ def rewrite_prose(house: House, text: str, in_package: bool) -> str:
             return match[0]
         return match[1] + house.new(old).replace(".", "/") + match[3]
 
+    def attribute(match: re.Match[str]) -> str:
+        old, name = match[1], match[2]
+        if old not in house.files or name not in {*house.defined[old], *house.lent[old]}:
+            return match[0]
+        home, name, _ = house.home_of(old, name)
+        return f"{house.new(home)}.{name}"
+
     text = FROM.sub(statement, text)
+    text = ATTRIBUTE.sub(attribute, text)
     text = DOTTED.sub(dotted, text)
     return FILE.sub(file, text)
 
@@ -441,9 +457,28 @@ def rewrite_contributing(house: House, text: str) -> str:
     text = text[:start] + LAYERS_TEXT + text[end:]
 
     def quoted(match: re.Match[str]) -> str:
-        return "`" + rewrite_prose(house, match[1], False) + "`"
+        return rewrite_prose(house, match[0], ours=True)
 
-    return re.sub(r"`([^`\n]+)`", quoted, text)
+    text = re.sub(r"`[^`\n]+`", quoted, text)
+    return re.sub(r"^(- |[1-9]\. ).*\n(?:  +.*\n)*", _filled, text, flags=re.MULTILINE)
+
+
+def _filled(match: re.Match[str]) -> str:
+    """A paragraph of a list in lines of at most 100 letters, if it has a longer one."""
+    paragraph = match[0]
+    if max(map(len, paragraph.splitlines())) <= 100:
+        return paragraph
+    indent = " " * len(match[1])
+    return (
+        textwrap.fill(
+            " ".join(paragraph.split()),
+            100,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+    )
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -472,7 +507,7 @@ def move(house: House) -> None:
         elif name == "CONTRIBUTING.md":
             contents[path] = rewrite_contributing(house, text)
         else:
-            contents[path] = rewrite_prose(house, text, False)
+            contents[path] = rewrite_prose(house, text)
     for path, text in contents.items():
         if path.read_text() != text:
             path.write_text(text)

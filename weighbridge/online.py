@@ -24,7 +24,7 @@ from weighbridge.saving import (
 )
 from weighbridge.session import Session, Update, update_session
 
-SCHEMA = "weighbridge.online.5"
+SCHEMA = "weighbridge.online.6"
 
 
 class Online:
