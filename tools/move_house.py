@@ -357,6 +357,7 @@ class Rewriter:
 
 FROM = re.compile(rf"\bfrom ({PACKAGE}(?:\.\w+)*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)")
 DOTTED = re.compile(rf"\b{PACKAGE}((?:\.[a-z_]\w*)+)((?:\.[A-Z]\w*)?)(?!\.?\w)")
+ADDRESS = re.compile(rf"(?:{FROM.pattern})|(?:{DOTTED.pattern})")
 # ``numerics.own`` in a docstring, `numerics.jit` in CONTRIBUTING.
 ATTRIBUTE = re.compile(r"(?<=`)((?:\w+\.)*\w+)\.(\w+)(?=`)")
 FILE = re.compile(rf"(?<![\w/.])((?:{PACKAGE}/)?)((?:[a-z_]+/)*[a-z_]+)(\.py\b|/(?=`))")
@@ -408,11 +409,10 @@ def rewrite_prose(house: House, text: str, *, ours: bool = False) -> str:
 
     def file(match: re.Match[str]) -> str:
         old = match[2].replace("/", ".")
-        if (
-            old not in house.files
-            or house.dissolved(old)
-            or not ("/" in match[2] or match[3] == ".py")
-        ):
+        # ``model.py`` alone may be a file of the user's.
+        if not (ours or match[1] or "/" in match[2]):
+            return match[0]
+        if old not in house.files or house.dissolved(old):
             return match[0]
         if (match[3] == "/") != (old in house.packages):
             return match[0]
@@ -425,9 +425,13 @@ def rewrite_prose(house: House, text: str, *, ours: bool = False) -> str:
         home, name, _ = house.home_of(old, name)
         return f"{house.new(home)}.{name}"
 
-    text = FROM.sub(statement, text)
+    def address(match: re.Match[str]) -> str:
+        # One pass: what is new may look like something old (``sampling.kernels``).
+        whole = FROM.fullmatch(match[0])
+        return statement(whole) if whole else dotted(DOTTED.fullmatch(match[0]) or match)
+
     text = ATTRIBUTE.sub(attribute, text)
-    text = DOTTED.sub(dotted, text)
+    text = ADDRESS.sub(address, text)
     return FILE.sub(file, text)
 
 
