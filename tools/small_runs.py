@@ -102,7 +102,7 @@ METHODS = {
     "prior sampling": wb.PriorSampling(**TWO),
     "IBIS": wb.IBIS(**TWO),
     "SGAIS": wb.SGAIS(**TWO),
-    "SGAIS as published": wb.SGAIS.published(num_islands=4, num_particles=16),
+    "SGAIS as published": wb.PublishedSGAIS(**TWO),
     "sequential SG-MCMC": wb.SequentialSGMCMC(num_islands=4),
 }
 SHAPE = np.array([[1.2, 0.0], [1.1, 0.5]])
