@@ -1,6 +1,7 @@
 """What the settings of the compiler cost and bring: compile and run time of SMC, with and without.
 
-``python -m benchmarks.compilation`` writes results/compilation.md; ``weighbridge.numerics`` has the
+``python -m benchmarks.compilation`` writes results/compilation.md;
+``weighbridge.numerics`` has the
 settings. Each measurement is a process of its own with nothing in its cache.
 """
 

@@ -197,7 +197,7 @@ def test_every_status_comes_back_as_itself():
     for flag in wb.Status:
         assert pickle.loads(pickle.dumps(flag)) is flag
         assert copy.deepcopy(flag) is flag
-        assert b"weighbridge.base" not in pickle.dumps(flag)
+        assert b"weighbridge.status" not in pickle.dumps(flag)
 
 
 def test_what_cannot_be_pickled_is_left_out_with_a_remark():

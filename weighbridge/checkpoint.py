@@ -164,10 +164,7 @@ def read(
             header = file.metadata() or {}
             found = header.get("schema")
             if schema is not None and found != schema:
-                raise CheckpointError(
-                    f"{path} holds {found or 'something else'}, and {schema} was expected. "
-                    "Was it saved by another object or another version?"
-                )
+                raise CheckpointError(f"{path} {_not_expected(found, schema)}")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header["digest"] != _digest(arrays, header["metadata"]):
             raise CheckpointError(
@@ -203,6 +200,22 @@ def refusing(path: str | Path, what: str = "run") -> Iterator[None]:
         raise CheckpointError(
             f"{path} is not a complete {what}: {told}. Use another copy, or start anew."
         ) from error
+
+
+def _not_expected(found: str | None, schema: str) -> str:
+    """What to say of a file that holds something else, or the same of an earlier version.
+
+    >>> _not_expected("weighbridge.online.5", "weighbridge.online.6")
+    'was written before 0.2: finish it with 0.1, or start anew.'
+    """
+    kind, _, version = (found or "").rpartition(".")
+    wanted, _, now = schema.rpartition(".")
+    if kind == wanted and version.isdecimal() and int(version) < int(now):
+        return "was written before 0.2: finish it with 0.1, or start anew."
+    return (
+        f"holds {found or 'something else'}, and {schema} was expected. Was it saved by another "
+        "object or another version?"
+    )
 
 
 def _check_size(path: Path, limit: int) -> None:

@@ -108,7 +108,7 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
     >>> refuse_if_read(model, {"y": np.zeros(3)}, {"city": wb.DataError("It is text.")})
     Traceback (most recent call last):
         ...
-    weighbridge.base.DataError: It is text.
+    weighbridge.errors.DataError: It is text.
     """
     if not left_out or not isinstance(values, dict):
         return

@@ -28,7 +28,7 @@ from weighbridge.saving import (
 )
 from weighbridge.watched_contest import WatchedContest
 
-SCHEMA = "weighbridge.online_comparison.4"
+SCHEMA = "weighbridge.online_comparison.5"
 
 
 def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:

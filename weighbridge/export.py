@@ -1,78 +1,14 @@
-"""Results as text tables: summaries of draws, with intervals."""
+"""Draws by their scalar entries: labels, summaries and shortest intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import numpy as np
 
-from weighbridge.notebook import Page, Shown
-from weighbridge.tabular import Frame, Tabular
-from weighbridge.travel import travels
-
-
-@travels()
-@dataclass(frozen=True)
-class Table(Tabular, Shown):
-    """A small table of numbers that prints itself; ``table[row, column]`` reads a cell.
-
-    >>> table = Table(("mean", "sd"), {"mu": (0.5, 0.1)})
-    >>> print(table)
-        mean   sd
-    mu   0.5  0.1
-    >>> table["mu", "sd"]
-    0.1
-
-    Attributes:
-        columns: their names.
-        rows: a cell for each column, by the name of the row.
-        notes: what a reader should know before trusting the numbers; printed below them.
-    """
-
-    columns: tuple[str, ...]
-    rows: Mapping[str, Sequence[float | str]]
-    notes: tuple[str, ...] = ()
-
-    def __getitem__(self, cell: tuple[str, str]) -> float | str:
-        row, column = cell
-        return self.rows[row][self.columns.index(column)]
-
-    def texts(self) -> dict[str, list[str]]:
-        """The cells as they are written, by the name of the row.
-
-        >>> Table(("mean", "sd"), {"mu": (0.5, 0.1)}).texts()
-        {'mu': ['0.5', '0.1']}
-        """
-        return {
-            name: [self._text(column, value) for column, value in zip(self.columns, values)]
-            for name, values in self.rows.items()
-        }
-
-    def _text(self, column: str, value: float | str) -> str:
-        return value if isinstance(value, str) else f"{value:.4g}"
-
-    def _frame(self) -> Frame:
-        columns = {
-            name: [row[k] for row in self.rows.values()] for k, name in enumerate(self.columns)
-        }
-        return Frame(columns, list(self.rows))
-
-    def _page(self) -> Page:
-        return Page("", self.columns, self.texts(), self.notes)
-
-    def __str__(self) -> str:
-        body = [[name, *cells] for name, cells in self.texts().items()]
-        grid = [["", *self.columns], *body]
-        widths = [max(len(row[k]) for row in grid) for k in range(len(grid[0]))]
-        lines = []
-        for row in grid:
-            cells = [row[0].ljust(widths[0])]
-            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join([*lines, *self.notes])
+from weighbridge.table import Table as Table
 
 
 def scalar_entries(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +12,9 @@ from weighbridge.admission import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.base import DataError, PyTree
 from weighbridge.columns_read import refuse_if_read
 from weighbridge.data import LeftOut, RowPolicy, join, num_rows
-from weighbridge.estimators import Tempering
-from weighbridge.estimators.anneal import Report
 from weighbridge.fingerprint import Fingerprint
 from weighbridge.model import Model
 from weighbridge.model_rows import split_weight
-from weighbridge.result import Evidence
 from weighbridge.sources import open_source
 
 
@@ -66,17 +62,6 @@ class Held(Admission):
         if values is None:
             raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         return split_weight(values, bool(self.weight_counts_rows))
-
-    def estimate(
-        self, method: Tempering, seed: int, first_island: int = 0, report: Report | None = None
-    ) -> Evidence:
-        """The evidence of what is held, by islands from the first one on."""
-        values, weight = self.contents()
-        result = method.estimate(
-            self.model, values, weight, seed=seed, first_island=first_island, report=report
-        )
-        noticed = {**result.diagnostics, **self.noticed()}
-        return replace(result, diagnostics=noticed, fingerprint=self.fingerprint)
 
     @cached_property
     def fingerprint(self) -> Fingerprint | None:

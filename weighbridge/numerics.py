@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 from weighbridge import forking, interrupts
-from weighbridge.base import MethodError
+from weighbridge.checks import check_count as check_count
+from weighbridge.checks import check_seed as check_seed
+from weighbridge.constants import MEDIAN_TO_DEVIATION as MEDIAN_TO_DEVIATION
+from weighbridge.resampling import systematic_indices as systematic_indices
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-
-# A normal distribution's standard deviation, as a multiple of its median absolute deviation.
-MEDIAN_TO_DEVIATION = 1.4826
 
 
 def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -137,36 +137,6 @@ def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
     if compiles(chosen):
         return chosen
     return {name: value for name, value in options if compiles({name: value})}
-
-
-def check_seed(seed: object) -> None:
-    """Refuse what cannot name a stream of random numbers."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not 0 <= int(seed) < 2**63:  # type: ignore[call-overload]
-        raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is not a whole number, or too small."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or int(value) < least:  # type: ignore[call-overload]
-        raise MethodError(f"{name} must be a whole number of at least {least}, not {value!r}.")
-
-
-def systematic_indices(
-    point: float, log_weights: np.ndarray, count: int | None = None
-) -> np.ndarray:
-    """Systematic resampling on the host, by one uniform number.
-
-    >>> systematic_indices(0.5, np.log([0.5, 0.25, 0.25]), 4)
-    array([0, 0, 1, 2])
-    """
-    num = len(log_weights) if count is None else count
-    cumulative = np.cumsum(np.exp(log_weights - np.max(log_weights)))
-    points = (np.arange(num) + point) / num * cumulative[-1]
-    # Rounding may push a point beyond the last weight: the last one with any takes it.
-    last = np.flatnonzero(np.isfinite(log_weights))[-1]
-    return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from weighbridge.common_rows import CommonRows
 from weighbridge.competitor import Competitor
 from weighbridge.data import RowPolicy, join, num_rows, rechunk
 from weighbridge.estimators import SGAIS, SequentialMethod, Tempering
+from weighbridge.estimators.anneal import Report
 from weighbridge.held import Held
 from weighbridge.progress import Reporter
 from weighbridge.quarantine import Quarantine
@@ -85,7 +86,7 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         for name in names:
             report = partial(reporter.temper, label=weighing.label(name), island_round=number)
             try:
-                results[name] = holders[name].estimate(method, seed, first_island, report)
+                results[name] = _estimate(holders[name], method, seed, first_island, report)
             except interrupts.Interrupted:
                 break
             if interrupts.is_due():
@@ -94,6 +95,18 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         return results
 
     return one_round
+
+
+def _estimate(
+    held: Held, method: Tempering, seed: int, first_island: int, report: Report
+) -> Evidence:
+    """The evidence of what is held, by islands from the first one on."""
+    values, weight = held.contents()
+    result = method.estimate(
+        held.model, values, weight, seed=seed, first_island=first_island, report=report
+    )
+    noticed = {**result.diagnostics, **held.noticed()}
+    return replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
 
 
 def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:

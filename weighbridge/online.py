@@ -26,7 +26,7 @@ from weighbridge.saving import (
 from weighbridge.session import Session, Update, update_session
 from weighbridge.turns import Turns
 
-SCHEMA = "weighbridge.online.5"
+SCHEMA = "weighbridge.online.6"
 
 
 class Online:

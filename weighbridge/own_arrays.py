@@ -1,4 +1,7 @@
-"""Functions of a user that read arrays from outside read views of them: see ``numerics.own``."""
+"""Functions of a user that read arrays from outside read views of them.
+
+Why: see ``numerics.own``.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def describe(value: Any, seen: tuple[int, ...] = ()) -> str:
     seen = (*seen, id(value))
     kind = type(value).__qualname__
     if isinstance(value, types.ModuleType):
-        return f"module:{value.__name__}"
+        return f"module:{_public(value.__name__)}"
     parts = [describe(part, seen) for part in _parts(value)]
     if isinstance(value, set | frozenset):
         parts.sort()
@@ -52,9 +52,9 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [part for item in value.items() for part in item]
     if isinstance(value, types.CodeType):
-        return [value.co_code, *value.co_names, value.co_consts]
+        return [*value.co_names, *_steps(value)]
     if is_library(value) or isinstance(value, type):
-        return [value.__module__, getattr(value, "__qualname__", value.__name__)]
+        return [_public(value.__module__), getattr(value, "__qualname__", value.__name__)]
     if isinstance(value, types.FunctionType):
         return _function_parts(value)
     if isinstance(value, types.MethodType):
@@ -78,6 +78,21 @@ def _parts(value: Any) -> list[Any]:
     call = inspect.getattr_static(type(value), "__call__", None)
     call = call if isinstance(call, types.FunctionType) else None
     return [fields, getattr(value, "__wrapped__", None), call]
+
+
+def _public(module: str) -> str:
+    """The name of a module; of this library's own, which may move, only that it is one of them."""
+    package = __name__.partition(".")[0]
+    return package if module.partition(".")[0] == package else module
+
+
+def _steps(code: types.CodeType) -> list[Any]:
+    """The instructions of a code, each with the constant that it reads: no docstring is read."""
+    steps: list[Any] = []
+    for step in dis.get_instructions(code):
+        constant = step.opcode in dis.hasconst
+        steps += [step.opname, step.argval if constant else step.arg]
+    return steps
 
 
 def is_library(value: Any) -> bool:

@@ -28,6 +28,9 @@ from weighbridge.interrupts import interruptible
 from weighbridge.numerics import check_count, double_precision
 from weighbridge.posterior import Posterior
 
+# Chains that can go on. Draws that were saved with those of another version can still be read.
+SCHEMA = "weighbridge.chains.2"
+
 
 class Sampler:
     """Several chains on one target, in threads."""
@@ -83,6 +86,10 @@ class Sampler:
     def resume(self, posterior: Posterior, num_samples: int) -> Posterior:
         """Go on from a saved posterior."""
         state = posterior.state
+        if state.get("schema") != SCHEMA:
+            raise CheckpointError(
+                "The posterior to resume was written before 0.2: finish it with 0.1, or start anew."
+            )
         if state.get("digest") != self.prepared.digest:
             raise DataError("The posterior to resume was drawn with other data.")
         if state.get("fingerprint") != self.prepared.model.fingerprint():
@@ -235,6 +242,7 @@ class Sampler:
             remarks=remarks if self.stopped else (),
             max_depth=getattr(kernel, "max_depth", None),
             state={
+                "schema": SCHEMA,
                 "chains": [run.state() for run in self.runs],
                 "num_done": [run.num_done for run in self.runs],
                 "seed": self.seed,

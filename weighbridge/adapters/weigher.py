@@ -24,6 +24,8 @@ from weighbridge.numerics import double_precision
 from weighbridge.online_comparison import OnlineComparison
 from weighbridge.prediction import Function
 
+# What pickles hold that do not say it.
+FIRST_SCHEMA = "weighbridge.online_comparison.4"
 # Rows that are predicted at once; fewer are filled up to one of these numbers.
 BLOCKS = (1, 64, 1024)
 # A model of less than this probability is left out of a prediction.
@@ -106,6 +108,7 @@ class Weigher:
             "models": self.models,
             "functions": self.functions,
             "method": self.method,
+            "schema": SCHEMA,
             "arrays": arrays,
             "metadata": metadata,
         }
@@ -115,7 +118,8 @@ class Weigher:
         self.method, self._draws = state["method"], None
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run"
-            checkpoint.write(path, SCHEMA, state["arrays"], state["metadata"])
+            schema = state.get("schema", FIRST_SCHEMA)
+            checkpoint.write(path, schema, state["arrays"], state["metadata"])
             self.comparison = OnlineComparison.load(path, self.models, self.method)
 
 

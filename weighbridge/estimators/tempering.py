@@ -19,7 +19,7 @@ import numpy as np
 
 from weighbridge import interrupts
 from weighbridge.base import MethodError, ModelError, PyTree, Status
-from weighbridge.data import num_rows, pad
+from weighbridge.data import num_rows
 from weighbridge.estimators.adaptive import AdaptiveInfo
 from weighbridge.estimators.anneal import Annealed, Report, anneal
 from weighbridge.estimators.annealing_step import anneal_step, quick_step
@@ -52,7 +52,8 @@ from weighbridge.model import Model
 from weighbridge.numerics import check_seed, double_precision
 from weighbridge.particles import Combined, combine_islands, is_same
 from weighbridge.result import Evidence, Trace
-from weighbridge.target import SPAN_BLOCK, Rows, Span, Term, Total
+from weighbridge.target import Term
+from weighbridge.target.all_rows import likelihood_term as likelihood_term
 
 # Effective particles of an island below which its estimate hangs on one of them.
 FEW_PARTICLES = 2.0
@@ -277,21 +278,6 @@ class Tempering:
             flags=(Status.INTERRUPTED, *flags),
             elapsed=elapsed,
         )
-
-
-def likelihood_term(
-    model: Model, values: PyTree | None, weight: np.ndarray | None
-) -> tuple[Term, int]:
-    """The term of all the data, padded to one of a few sizes, and the number of observations."""
-    if model.log_likelihood is None:
-        return Total(values), 0 if values is None else num_rows(values)
-    if values is None or weight is None:
-        raise ModelError("This model has a log-likelihood of rows: give it data.")
-    rows = num_rows(values)
-    # Three binary digits after the first: at most an eighth is padding, which costs no time.
-    grain = max(2 ** max(rows.bit_length() - 4, 0), SPAN_BLOCK)
-    store = Rows(*pad(values, weight, -(-rows // grain) * grain))
-    return Span(store, 0, rows), round(float(weight.sum()))
 
 
 def _explain(path: Path, mover: Mover, error: Exception) -> None:

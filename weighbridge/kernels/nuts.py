@@ -117,8 +117,7 @@ class NUTS(_Dynamic):
 class XHMC(_Dynamic):
     r"""Exhaustive HMC: follow Hamiltonian dynamics until the mean of the virial is small.
 
-    Like ``NUTS``, with another end: see ``weighbridge.kernels.criteria.Virial``. Betancourt
-    (2016), arXiv:1601.00225.
+    Like ``NUTS``, with another end: see ``Virial``. Betancourt (2016), arXiv:1601.00225.
 
     Args:
         step_size: length of a leapfrog step; tuned by the warm-up of ``wb.sample``.

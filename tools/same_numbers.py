@@ -1,0 +1,70 @@
+"""The same numbers, to the bit? ``python tools/same_numbers.py REVISION_A REVISION_B``.
+
+Makes a worktree of each revision, runs ``tools/small_runs.py`` (of this checkout) on both with one
+empty compilation cache each, and prints what is equal, what differs and what fails. The exit status
+is 1 if anything differs or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUNS = Path(__file__).with_name("small_runs.py")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def results_of(revision: str, only: str) -> dict[str, dict[str, str]]:
+    """The digests of all runs on a revision, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", str(tree), revision], check=True)
+        try:
+            environment = os.environ | {
+                "PYTHONPATH": str(tree),
+                "WEIGHBRIDGE_COMPILATION_CACHE": str(Path(folder) / "cache"),
+            }
+            command = [sys.executable, str(RUNS), only]
+            process = subprocess.Popen(
+                command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True
+            )
+            found = {}
+            for line in process.stdout or ():
+                entry = json.loads(line)
+                found[entry["name"]] = entry
+                print(f"{revision[:12]} {entry['name']} {entry['seconds']} s", file=sys.stderr)
+            if process.wait():
+                sys.exit(f"The runs on {revision} ended with status {process.returncode}.")
+            return found
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def main() -> None:
+    """Compare, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("first")
+    parser.add_argument("second")
+    parser.add_argument("--only", default="", help="runs whose name holds this text")
+    arguments = parser.parse_args()
+    first = results_of(arguments.first, arguments.only)
+    second = results_of(arguments.second, arguments.only)
+    bad = 0
+    for name in first | second:
+        one, two = first.get(name, {}).get("digest"), second.get(name, {}).get("digest")
+        failed = any(digest is None or ":" in digest for digest in (one, two))
+        verdict = "FAILED" if failed else "equal" if one == two else "DIFFERS"
+        bad += verdict != "equal"
+        print(f"{verdict:8} {name:45} {one} {'' if one == two else two}")
+    print(f"{len(first | second)} runs, {bad} of them not equal.")
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
