@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _public_names() -> dict[str, str]:
