@@ -1,7 +1,7 @@
 """How many rows to sum at once: time of a gradient of many particles, by the size of a block.
 
-``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.target`` and
-``weighbridge.estimators.moves`` choose by it.
+``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.models.targets`` and
+``weighbridge.estimators.annealing.moves.kernels`` choose by it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import report
-from weighbridge.base import Array
-from weighbridge.estimators import moves
-from weighbridge.numerics import jit
-from weighbridge.target import Rows, Span
+from weighbridge.core.compilation import jit
+from weighbridge.core.types import Array
+from weighbridge.estimators.annealing.moves import kernels
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import Span
 
 NUM_ROWS = 2048
 NUM_PARTICLES = 1024
@@ -61,9 +62,9 @@ def measure(model: wb.Model, rows: Rows, block: int) -> float:
 
 def whole(flat_up_to: int) -> float:
     """Seconds of SMC on linear regression, 1,000 rows, islands flat up to so many coordinates."""
-    usual = moves.FLAT_UP_TO
+    usual = kernels.FLAT_UP_TO
     try:
-        moves.FLAT_UP_TO = flat_up_to
+        kernels.FLAT_UP_TO = flat_up_to
         jax.clear_caches()
         data, seconds = wb.zoo.linear.simulate(1000, seed=1), []
         for seed in range(4):
@@ -71,7 +72,7 @@ def whole(flat_up_to: int) -> float:
             wb.evidence(wb.zoo.linear.model(), data, "smc", seed=seed)
             seconds.append(time.perf_counter() - began)
     finally:
-        moves.FLAT_UP_TO = usual
+        kernels.FLAT_UP_TO = usual
     return min(seconds[1:])
 
 
@@ -87,7 +88,7 @@ def main() -> None:
         f"\n\nNanoseconds for each of {NUM_ROWS:,} rows and {NUM_PARTICLES:,} particles of a "
         "gradient of the log-likelihood in double precision, by the rows that are summed at once."
     )
-    apart, flat = whole(0), whole(moves.FLAT_UP_TO)
+    apart, flat = whole(0), whole(kernels.FLAT_UP_TO)
     body += (
         f"\n\nA whole run of SMC on linear regression, 1,000 rows: {apart:.2f} s with islands and "
         f"particles as two axes, {flat:.2f} s with all particles along one."

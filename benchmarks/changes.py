@@ -15,7 +15,7 @@ from scipy import stats
 
 import weighbridge as wb
 from benchmarks import report, turing
-from weighbridge import demo
+from weighbridge.cli import demo
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=25)
 NUM_STREAMS, STREAM_ROWS, CHUNK = 200, 1000, 25

@@ -1,7 +1,7 @@
 """What the settings of the compiler cost and bring: compile and run time of SMC, with and without.
 
 ``python -m benchmarks.compilation`` writes results/compilation.md;
-``weighbridge.numerics`` has the
+``weighbridge.core.compilation`` has the
 settings. Each measurement is a process of its own with nothing in its cache.
 """
 
@@ -18,14 +18,14 @@ import jax
 import numpy as np
 
 from benchmarks import report
-from weighbridge import numerics
+from weighbridge.core import compilation
 
 REPEATS = 3
 PROBLEMS = {"gaussian": 100, "linear": 1000, "logistic": 300}
-SETTINGS: dict[str, numerics.Options] = {
+SETTINGS: dict[str, compilation.Options] = {
     "usual": {},
-    "to run": numerics.QUICK_TO_RUN,
-    "to compile": numerics.QUICK_TO_COMPILE,
+    "to run": compilation.QUICK_TO_RUN,
+    "to compile": compilation.QUICK_TO_COMPILE,
 }
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -33,7 +33,7 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 def weigh(problem: str, settings: str) -> dict[str, float]:
     """Seconds of compiling, of the first run in all, and of a second run."""
     # Before anything that is compiled is imported.
-    numerics.QUICK_TO_COMPILE = numerics.QUICK_TO_RUN = SETTINGS[settings]
+    compilation.QUICK_TO_COMPILE = compilation.QUICK_TO_RUN = SETTINGS[settings]
     import weighbridge as wb
 
     seconds: list[float] = []

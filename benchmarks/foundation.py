@@ -19,7 +19,8 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import report
-from weighbridge.target import Rows, Target
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
 
 NUM_ROWS = 100_000
 SIZES = (1_000, 10_000, NUM_ROWS)

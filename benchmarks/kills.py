@@ -25,10 +25,11 @@ import numpy as np
 
 from benchmarks.kills_worker import CHUNK_SIZE, EVERY_ROWS, METHOD, MODELS
 from benchmarks.report import table, write
-from weighbridge import checkpoint, zoo
-from weighbridge.base import CheckpointError
-from weighbridge.comparison_state import SCHEMA
-from weighbridge.history import COMMON
+from weighbridge import zoo
+from weighbridge.core import checkpoint_file
+from weighbridge.core.errors import CheckpointError
+from weighbridge.weighing.online_comparison.checkpoint import SCHEMA
+from weighbridge.weighing.online_comparison.history import COMMON
 
 NUM_ROWS = 4000
 SEED = 3
@@ -80,7 +81,7 @@ def newest(directory: Path) -> Path:
 
 def contents(path: Path) -> tuple[dict[str, bytes], str]:
     """What a checkpoint holds, without clocks."""
-    arrays, metadata = checkpoint.read(path, SCHEMA)
+    arrays, metadata = checkpoint_file.read(path, SCHEMA)
     clock = COMMON.index("elapsed")
     arrays["history"] = np.delete(arrays["history"], clock, axis=0)
     text = json.dumps(_without_clocks(metadata), sort_keys=True)
@@ -135,7 +136,7 @@ def main() -> None:
             for path in (directory / "checkpoints").glob("checkpoint-*"):
                 checkpoints += 1
                 try:
-                    checkpoint.verify(path)
+                    checkpoint_file.verify(path)
                 except CheckpointError:
                     unreadable += 1
             if not killed:

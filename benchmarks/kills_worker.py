@@ -15,11 +15,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from weighbridge import SGAIS, durable
-from weighbridge.commands import WatchOptions, watch_table
-from weighbridge.live import Quiet
-from weighbridge.tables import Table
-from weighbridge.watching import Keeping
+from weighbridge import SGAIS
+from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.tables import Table
+from weighbridge.core import atomic_write
+from weighbridge.monitoring.terminal import Quiet
+from weighbridge.monitoring.watching import Keeping
 
 MODELS = ("linear", "linear:2")
 # Small, and with a reservoir that overflows half way: what is saved is then not all rows.
@@ -51,8 +52,8 @@ class Counted:
 def main() -> None:
     data, directory, seed, call = sys.argv[1:]
     if int(call):
-        durable.os = Counted(int(call))  # type: ignore[attr-defined]
-        durable.PIECE = 1 << 14  # so that a file takes many writes
+        atomic_write.os = Counted(int(call))  # type: ignore[attr-defined]
+        atomic_write.PIECE = 1 << 14  # so that a file takes many writes
     options = WatchOptions(int(seed), CHUNK_SIZE, keeping=Keeping(3, EVERY_ROWS, None))
     watched = watch_table(
         MODELS,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from benchmarks.sgais_rows import METHODS, ROWS
 from benchmarks.sgais_tables import Record, median, summarise
-from weighbridge.plots import save_figure
-from weighbridge.plots.canvas import styles, write_out_numbers
+from weighbridge.plots.canvas import save_figure, styles, write_out_numbers
 from weighbridge.plots.surface import panels
 
 # Where a logarithmic axis of errors begins.

@@ -31,8 +31,8 @@ from benchmarks import sgais_references as references
 from benchmarks import sgais_tables as tables
 from benchmarks.sgais_problems import Problem
 from benchmarks.sgais_rows import PROBLEMS, ROWS, SEEDS_OF_A_CURVE, Row, choose, smaller_rows
-from weighbridge.data import num_rows
-from weighbridge.relabel import log_num_labellings
+from weighbridge.data.values import num_rows
+from weighbridge.models.exchangeable import log_num_labellings
 
 NAME = "sgais"
 CHUNK = 500

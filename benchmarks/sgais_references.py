@@ -20,15 +20,16 @@ import numpy as np
 import weighbridge as wb
 from benchmarks import sgais_problems as problems
 from benchmarks.references import estimate, student, student_log_density
-from weighbridge.base import Array
-from weighbridge.data import num_rows, pad
-from weighbridge.estimators.anchoring import sums_of_rows
-from weighbridge.estimators.bridge import pareto_khat
-from weighbridge.estimators.crossing import log_normal
-from weighbridge.model import Model
-from weighbridge.numerics import double_precision
-from weighbridge.relabel import log_num_labellings
-from weighbridge.target import BLOCK_ROWS, Rows
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.types import Array
+from weighbridge.data.cutting import pad
+from weighbridge.data.values import num_rows
+from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.gaussians import log_normal
+from weighbridge.estimators.sgais.anchoring import sums_of_rows
+from weighbridge.models.exchangeable import log_num_labellings
+from weighbridge.models.model import Model
+from weighbridge.models.targets.rows import BLOCK_ROWS, Rows
 
 # Points at which the likelihood is computed in one go.
 POINTS_AT_ONCE = 16

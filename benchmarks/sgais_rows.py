@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import weighbridge as wb
 from benchmarks import sgais_problems as problems
-from weighbridge.estimators import Method
+from weighbridge.estimators.methods import Method
 
 PROBLEMS: dict[str, Callable[[], problems.Problem]] = {
     "linear": problems.linear,

@@ -16,8 +16,8 @@ import scipy.special
 import scipy.stats
 
 import weighbridge as wb
-from weighbridge import numerics
-from weighbridge.pytrees import register_dataclass
+from weighbridge.core import compilation
+from weighbridge.core.pytrees import register_dataclass
 
 # Every comparison is at four standard errors: a false alarm of one has a probability of 6e-5, and
 # of any of the few hundred in the files that use this about 2 %; seeds are fixed.
@@ -106,7 +106,7 @@ def assert_exact(values):
     assert np.all(found < SIGMAS), found
 
 
-@partial(numerics.jit, static_argnames="prepare")
+@partial(compilation.jit, static_argnames="prepare")
 def _run(kernel, target, start, keys, num_steps, prepare):
     def chain(key, position):
         def step(index, state):

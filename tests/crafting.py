@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weighbridge import WeighbridgeError, checkpoint
+from weighbridge import WeighbridgeError
+from weighbridge.core import checkpoint_file
 
 NESTED = [[[[{"a": [{}]}]]]]
 WRONG = {
@@ -123,7 +124,7 @@ def attack(original, path, load, judge, count=None, seed=0) -> Outcome:
         count: so many, drawn at random; all if None.
         seed: of them.
     """
-    arrays, metadata = checkpoint.read(original, None)
+    arrays, metadata = checkpoint_file.read(original, None)
     schema = schema_of(original)
     changes = list(crafted(arrays, metadata))
     if count is not None:
@@ -131,7 +132,7 @@ def attack(original, path, load, judge, count=None, seed=0) -> Outcome:
     outcome = Outcome()
     for kind, change in changes:
         made = apply(arrays, metadata, change)
-        checkpoint.write(path, schema, *made)
+        checkpoint_file.write(path, schema, *made)
         try:
             with np.errstate(all="ignore"):  # of 1e300 and the like, which are numbers
                 loaded = load(path)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 import weighbridge as wb
-from weighbridge.pytrees import register_dataclass
+from weighbridge.core.pytrees import register_dataclass
 
 # A false alarm of any single comparison has a probability below 1e-6 (5 sigma).
 SIGMAS = 5.0

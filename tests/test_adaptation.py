@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.adaptation import DualAveraging, Spread, plan_windows
-from weighbridge.adaptation.dual_averaging import first_step_size
+from weighbridge.sampling.warmup.dual_averaging import DualAveraging, first_step_size
+from weighbridge.sampling.warmup.metric import Spread
+from weighbridge.sampling.warmup.windows import plan_windows
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,11 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import anchor as anchor_module
-from weighbridge.anchor import Anchored, Sums, sums_at
-from weighbridge.numerics import enable_compilation_cache
-from weighbridge.target import SPAN_BLOCK, Rows, Span
+from weighbridge.core.compilation import enable_compilation_cache
+from weighbridge.models.targets import anchored as anchor_module
+from weighbridge.models.targets.anchored import Anchored, Sums, sums_at
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import SPAN_BLOCK, Span
 
 # Of 1,000 means over thousands of batches none is beyond this, by chance, once in 1,000 suites.
 SIGMAS = 5.0

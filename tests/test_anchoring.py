@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.anchor import Sums
-from weighbridge.estimators import anchored_terms, anchoring
-from weighbridge.estimators.anchored_terms import Terms
-from weighbridge.estimators.anchoring import SUM_ROWS, Anchor, in_blocks, set_anchor, sums_of, total
+from weighbridge.data.reservoir import Reservoir
 from weighbridge.estimators.batch_noise import NOISELESS, SMALLEST_BATCH
-from weighbridge.reservoir import Reservoir
-from weighbridge.target import SPAN_BLOCK
+from weighbridge.estimators.sgais import anchored_terms, anchoring
+from weighbridge.estimators.sgais.anchored_terms import Terms
+from weighbridge.estimators.sgais.anchoring import (
+    SUM_ROWS,
+    Anchor,
+    in_blocks,
+    set_anchor,
+    sums_of,
+    total,
+)
+from weighbridge.models.targets.anchored import Sums
+from weighbridge.models.targets.span import SPAN_BLOCK
 
 MODEL = wb.zoo.logistic.model(1, 2)
 NUM_ROWS = 6000

@@ -10,16 +10,16 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.anneal import anneal, step_keys
-from weighbridge.estimators.annealing_step import patient_step
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.moves import Repeat
-from weighbridge.estimators.path import Path
-from weighbridge.estimators.powers import choose_increment, search_increment
-from weighbridge.estimators.reweighting import Settings
-from weighbridge.model import draw_positions
-from weighbridge.particles import RESAMPLING
-from weighbridge.target import Rows
+from weighbridge.core.resampling import RESAMPLING
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.loop import anneal, step_keys
+from weighbridge.estimators.annealing.moves.kernels import Repeat
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.powers import choose_increment, search_increment
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.annealing.step import patient_step
+from weighbridge.models.model import draw_positions
+from weighbridge.models.targets.rows import Rows
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
 SIGMAS = 5.0

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.arviz_export import generation
-from weighbridge.base import MethodError, MissingDependencyError
+from weighbridge.core.errors import MethodError, MissingDependencyError
+from weighbridge.results.arviz_export import generation
 
 if generation() == 0:
     import arviz as az
@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused(model, posterior):
 
 
 def test_without_arviz_it_says_what_to_install(posterior, monkeypatch):
-    monkeypatch.setattr("weighbridge.arviz_export.generation", lambda: None)
+    monkeypatch.setattr("weighbridge.results.arviz_export.generation", lambda: None)
     monkeypatch.setitem(__import__("sys").modules, "arviz_base", None)
     with pytest.raises(MissingDependencyError, match=r"weighbridge\[arviz\]"):
         posterior.to_arviz()

@@ -10,15 +10,15 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
-from weighbridge.base import Status
-from weighbridge.estimators.audit import Audit, _importance, is_drifting
-from weighbridge.estimators.bridge import Decision
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.crossing import bridge_to_gaussians, fit_scores
-from weighbridge.estimators.joining import Mode, join
-from weighbridge.estimators.path import Path
-from weighbridge.particles import combine_islands
-from weighbridge.target import Total
+from weighbridge.core.islands import combine_islands
+from weighbridge.core.status import Status
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.bridging.bridge import Decision
+from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians, fit_scores
+from weighbridge.estimators.second_look.audit import Audit, _importance, is_drifting
+from weighbridge.estimators.second_look.joining import Mode, join
+from weighbridge.models.targets.total import Total
 
 pytestmark = pytest.mark.long
 

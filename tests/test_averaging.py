@@ -5,8 +5,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.averaging import _allocate
-from weighbridge.result import Trace
+from weighbridge.results.evidence_result import Trace
+from weighbridge.weighing.averaging import _allocate
 
 
 def made(log_evidence, **samples):

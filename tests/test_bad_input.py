@@ -328,7 +328,7 @@ def test_a_csv_column_that_turns_into_text(tmp_path, row):
 
 
 def test_a_csv_column_that_turns_into_text_in_a_later_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("weighbridge.sources.csv_records.BLOCK_BYTES", 256)
+    monkeypatch.setattr("weighbridge.data.sources.csv_records.BLOCK_BYTES", 256)
     lines = ["h", *(f"{i / 8}" for i in range(200)), "tall", "1.0"]
     (tmp_path / "heights.csv").write_text("\n".join(lines))
     with refuses(wb.DataError, "heights.csv", "'h'", "'tall'", "row 200 ", "correct that value"):

@@ -13,10 +13,10 @@ import pytest
 from scipy import special, stats
 
 import weighbridge as wb
-from weighbridge.estimators import bidirectional as module
-from weighbridge.estimators.bounds import island_logs
-from weighbridge.estimators.moves import Repeat
-from weighbridge.pytrees import register_dataclass
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.estimators.annealing.moves.kernels import Repeat
+from weighbridge.estimators.bidirectional import bidirectional as module
+from weighbridge.estimators.bidirectional.bounds import island_logs
 
 pytestmark = pytest.mark.long
 

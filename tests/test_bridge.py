@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from weighbridge.estimators.bridge import Bridged, bridge, pareto_khat
+from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.bridge import Bridged, bridge
 
 GROUPS, DRAWS = 16, 64
 BOUND = 5.0  # a Student t of 15 degrees is beyond it once in 6,000

@@ -9,7 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators import bridge_rows, sgais_run
+from weighbridge.estimators.sgais import bridge_rows
+from weighbridge.estimators.sgais import run as sgais_run
 
 NUM_FEATURES = 3
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import calibration
+from weighbridge.checking import calibration
 
 pytestmark = pytest.mark.long
 

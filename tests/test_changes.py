@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 import weighbridge as wb
-from weighbridge import detection
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.permutation import Signs, compare_rows
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.weighing.changes import detection
+from weighbridge.weighing.changes.permutation import Signs, compare_rows
 
 pytestmark = pytest.mark.long
 

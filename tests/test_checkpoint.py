@@ -11,7 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from weighbridge import CheckpointError, checkpoint, durable
+from weighbridge import CheckpointError
+from weighbridge.core import atomic_write, checkpoint_file
 
 SCHEMA = "weighbridge.test.1"
 ARRAYS = {
@@ -28,12 +29,12 @@ METADATA = {"nan": float("nan"), "text": "Größe", "count": np.int64(3), "deep"
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "run.ckpt"
-    checkpoint.write(path, SCHEMA, ARRAYS, METADATA)
+    checkpoint_file.write(path, SCHEMA, ARRAYS, METADATA)
     return path
 
 
 def test_round_trip_is_exact(saved):
-    arrays, metadata = checkpoint.read(saved, SCHEMA)
+    arrays, metadata = checkpoint_file.read(saved, SCHEMA)
     assert set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
         assert arrays[name].dtype == array.dtype
@@ -44,8 +45,8 @@ def test_round_trip_is_exact(saved):
 
 
 def test_overwriting_leaves_one_file(saved):
-    checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
-    assert list(checkpoint.read(saved, SCHEMA)[0]) == ["a"]
+    checkpoint_file.write(saved, SCHEMA, {"a": np.ones(2)}, {})
+    assert list(checkpoint_file.read(saved, SCHEMA)[0]) == ["a"]
     assert os.listdir(saved.parent) == [saved.name]
 
 
@@ -77,7 +78,7 @@ class Faults:
 def calls_of_a_write(path, monkeypatch):
     with monkeypatch.context() as patch:
         faults = Faults(patch)
-        checkpoint.write(path, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
+        checkpoint_file.write(path, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
         return faults.calls
 
 
@@ -91,7 +92,7 @@ def calls_of_a_write(path, monkeypatch):
     ids=["full", "broken", "interrupt"],
 )
 def test_whichever_call_fails_there_is_a_whole_file(saved, monkeypatch, error):
-    monkeypatch.setattr(durable, "PIECE", 512)
+    monkeypatch.setattr(atomic_write, "PIECE", 512)
     old = saved.read_bytes()
     calls = calls_of_a_write(saved, monkeypatch)
     assert calls.count("write") > 5
@@ -106,20 +107,20 @@ def test_whichever_call_fails_there_is_a_whole_file(saved, monkeypatch, error):
         with monkeypatch.context() as patch:
             Faults(patch, failing, error)
             with pytest.raises(expected) as caught:
-                checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
+                checkpoint_file.write(saved, SCHEMA, {"a": np.ones(2)}, {"payload": "x" * 4000})
         replaced = failing > calls.index("replace") + 1
         if isinstance(error, OSError):
             assert error.strerror in str(caught.value)
             assert str(saved) in str(caught.value)
             assert ("power cut" in str(caught.value)) == replaced
         if replaced:  # the new one is in its place, whole
-            assert list(checkpoint.read(saved, SCHEMA)[0]) == ["a"]
+            assert list(checkpoint_file.read(saved, SCHEMA)[0]) == ["a"]
         else:
             assert saved.read_bytes() == old
         assert os.listdir(saved.parent) == [saved.name], "a temporary file is left"
     if descriptors:
         assert len(os.listdir("/proc/self/fd")) == len(descriptors), "a file is left open"
-    checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
+    checkpoint_file.write(saved, SCHEMA, {"a": np.ones(2)}, {})
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EACCES])
@@ -127,15 +128,15 @@ def test_a_file_system_that_syncs_no_folders_is_no_error(saved, monkeypatch, cod
     calls = calls_of_a_write(saved, monkeypatch)
     last_sync = max(number for number, call in enumerate(calls, 1) if call == "fsync")
     Faults(monkeypatch, last_sync, OSError(code, "cannot"))
-    checkpoint.write(saved, SCHEMA, {"a": np.ones(2)}, {})
-    assert list(checkpoint.read(saved, SCHEMA)[0]) == ["a"]
+    checkpoint_file.write(saved, SCHEMA, {"a": np.ones(2)}, {})
+    assert list(checkpoint_file.read(saved, SCHEMA)[0]) == ["a"]
 
 
 def test_short_writes_are_completed(saved, monkeypatch):
     real = os.write
     monkeypatch.setattr(os, "write", lambda file, view: real(file, view[:7]))
-    checkpoint.write(saved, SCHEMA, ARRAYS, METADATA)
-    assert set(checkpoint.read(saved, SCHEMA)[0]) == set(ARRAYS)
+    checkpoint_file.write(saved, SCHEMA, ARRAYS, METADATA)
+    assert set(checkpoint_file.read(saved, SCHEMA)[0]) == set(ARRAYS)
 
 
 def test_what_a_dead_process_left_is_removed(saved):
@@ -147,7 +148,7 @@ def test_what_a_dead_process_left_is_removed(saved):
     others = [f".run.ckpt.{os.getppid()}-0.tmp", f".other.{dead}-0.tmp", ".run.ckpt.tmp", "run.tmp"]
     for name in (*leftovers, *others):
         (saved.parent / name).write_bytes(b"half")
-    checkpoint.write(saved, SCHEMA, {}, {})
+    checkpoint_file.write(saved, SCHEMA, {}, {})
     assert set(os.listdir(saved.parent)) == {saved.name, *others}
 
 
@@ -161,16 +162,16 @@ def test_a_temporary_file_that_could_not_be_removed_goes_next_time(saved, monkey
 
         patch.setattr(os, "unlink", fail)
         with pytest.raises(CheckpointError):
-            checkpoint.write(saved, SCHEMA, {}, {})
+            checkpoint_file.write(saved, SCHEMA, {}, {})
     assert len(os.listdir(saved.parent)) == 2
-    checkpoint.write(saved, SCHEMA, {}, {})
+    checkpoint_file.write(saved, SCHEMA, {}, {})
     assert os.listdir(saved.parent) == [saved.name]
 
 
 ON_A_FULL_DISK = """
 import sys
 import numpy as np
-from weighbridge import CheckpointError, checkpoint
+from weighbridge import CheckpointError; from weighbridge.core import checkpoint_file as checkpoint
 
 def too_much(path, limit):
     try:
@@ -225,18 +226,18 @@ def test_a_full_disk(tmp_path):
 
 def test_places_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"no folder .*nowhere"):
-        checkpoint.write(tmp_path / "nowhere" / "a", SCHEMA, {}, {})
+        checkpoint_file.write(tmp_path / "nowhere" / "a", SCHEMA, {}, {})
     with pytest.raises(CheckpointError, match="it is a folder"):
-        checkpoint.write(tmp_path, SCHEMA, {}, {})
+        checkpoint_file.write(tmp_path, SCHEMA, {}, {})
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     with pytest.raises(CheckpointError, match="read-only"):
-        checkpoint.check_place(tmp_path / "a")
+        checkpoint_file.check_place(tmp_path / "a")
 
 
 def test_what_cannot_be_saved_is_refused_before_writing(saved):
     before = saved.read_bytes()
     with pytest.raises(TypeError, match="cannot be saved"):
-        checkpoint.write(saved, SCHEMA, {}, {"thing": object()})
+        checkpoint_file.write(saved, SCHEMA, {}, {"thing": object()})
     assert saved.read_bytes() == before
 
 
@@ -245,7 +246,7 @@ def test_every_truncation_is_refused(saved):
     for length in [*range(40), *range(40, len(whole), 37), len(whole) - 1]:
         saved.write_bytes(whole[:length])
         with pytest.raises(CheckpointError, match=r"run\.ckpt"):
-            checkpoint.read(saved, SCHEMA)
+            checkpoint_file.read(saved, SCHEMA)
 
 
 def test_every_flipped_bit_is_refused(saved):
@@ -260,7 +261,7 @@ def test_every_flipped_bit_is_refused(saved):
         damaged[position] ^= 1 << int(generator.integers(8))
         saved.write_bytes(bytes(damaged))
         try:
-            arrays, _ = checkpoint.read(saved, SCHEMA)
+            arrays, _ = checkpoint_file.read(saved, SCHEMA)
         except CheckpointError:
             continue
         unnoticed += 1
@@ -306,38 +307,38 @@ def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="other"):
-        checkpoint.read(path, SCHEMA)
+        checkpoint_file.read(path, SCHEMA)
 
 
 def test_a_file_says_what_wrote_it(saved):
-    _, metadata = checkpoint.read(saved, SCHEMA)
-    assert metadata["library"] == checkpoint.library_versions()
+    _, metadata = checkpoint_file.read(saved, SCHEMA)
+    assert metadata["library"] == checkpoint_file.library_versions()
     assert metadata["precision"] == "float64"
-    assert checkpoint.changed_versions(metadata) == ""
-    older = {"library": checkpoint.library_versions() | {"jax": "0.1"}}
-    assert "jax 0.1 (now" in checkpoint.changed_versions(older)
-    assert "does not say" in checkpoint.changed_versions({})
+    assert checkpoint_file.changed_versions(metadata) == ""
+    older = {"library": checkpoint_file.library_versions() | {"jax": "0.1"}}
+    assert "jax 0.1 (now" in checkpoint_file.changed_versions(older)
+    assert "does not say" in checkpoint_file.changed_versions({})
 
 
 def test_metadata_that_could_not_be_read_back_are_not_written(saved):
     before = saved.read_bytes()
     with pytest.raises(CheckpointError, match="metadata take"):
-        checkpoint.write(saved, SCHEMA, {}, {"text": "x" * checkpoint.LARGEST_HEADER})
+        checkpoint_file.write(saved, SCHEMA, {}, {"text": "x" * checkpoint_file.LARGEST_HEADER})
     assert saved.read_bytes() == before
 
 
 def test_a_file_beyond_the_limit_is_not_read(saved):
     size = saved.stat().st_size
-    assert checkpoint.read(saved, SCHEMA, limit=size)
+    assert checkpoint_file.read(saved, SCHEMA, limit=size)
     with pytest.raises(CheckpointError, match="raise the limit"):
-        checkpoint.read(saved, SCHEMA, limit=size - 1)
+        checkpoint_file.read(saved, SCHEMA, limit=size - 1)
 
 
 SPARSE = """
 import json, resource, struct, sys
 from pathlib import Path
 import numpy as np
-from weighbridge import CheckpointError, checkpoint
+from weighbridge import CheckpointError; from weighbridge.core import checkpoint_file as checkpoint
 
 def refused(path):
     try:
@@ -390,8 +391,8 @@ def test_crafted_files_are_refused_in_bounded_memory(tmp_path):
 
 def test_other_schemas_and_missing_files(saved, tmp_path):
     with pytest.raises(CheckpointError, match=r"holds weighbridge\.test\.1, and other"):
-        checkpoint.read(saved, "other")
+        checkpoint_file.read(saved, "other")
     with pytest.raises(CheckpointError, match="There is no file"):
-        checkpoint.read(tmp_path / "nothing", SCHEMA)
+        checkpoint_file.read(tmp_path / "nothing", SCHEMA)
     with pytest.raises(CheckpointError, match="There is no file"):
-        checkpoint.read(tmp_path, SCHEMA)
+        checkpoint_file.read(tmp_path, SCHEMA)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint, store
+from weighbridge.core import checkpoint_file
+from weighbridge.monitoring import checkpoint_store
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50)
 MODEL = wb.zoo.gaussian.model()
@@ -23,13 +24,13 @@ class Plain:
         self.value = value
 
     def save(self, path, *, extra=None):
-        checkpoint.write(
+        checkpoint_file.write(
             path, "weighbridge.test.1", {"a": np.full(3, self.value)}, {"extra": extra}
         )
 
 
 def value_of(path):
-    return checkpoint.read(path, "weighbridge.test.1")[0]["a"][0]
+    return checkpoint_file.read(path, "weighbridge.test.1")[0]["a"][0]
 
 
 def test_the_last_ones_are_kept(tmp_path):
@@ -51,7 +52,7 @@ def test_the_last_ones_are_kept(tmp_path):
 
 def test_when_the_next_one_is_due(tmp_path, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(store.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpoint_store.time, "monotonic", lambda: now[0])
     by_rows = wb.CheckpointStore(tmp_path / "rows", every_rows=100, every_seconds=None)
     assert not by_rows.due(99)
     assert by_rows.due(100)
@@ -94,8 +95,8 @@ def test_a_damaged_one_is_passed_over_and_told(tmp_path):
 def test_other_versions_are_told(tmp_path, monkeypatch):
     kept = wb.CheckpointStore(tmp_path)
     kept.save(Plain(1), 10)
-    now = checkpoint.library_versions()
-    monkeypatch.setattr(checkpoint, "library_versions", lambda: now | {"jax": "99"})
+    now = checkpoint_file.library_versions()
+    monkeypatch.setattr(checkpoint_file, "library_versions", lambda: now | {"jax": "99"})
     assert "(now 99)" in kept.latest().notices[0]
 
 
@@ -178,7 +179,7 @@ def test_a_run_goes_on_when_its_checkpoint_fails(tmp_path, monkeypatch):
 def test_what_a_killed_process_left_is_removed(tmp_path):
     program = (
         "import os, signal, sys\n"
-        "from weighbridge.durable import write_whole\n"
+        "from weighbridge.core.atomic_write import write_whole\n"
         "from pathlib import Path\n"
         "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_whole(Path(sys.argv[1]), b'x' * 100)\n"

@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 
 import weighbridge
 import weighbridge as wb
-from weighbridge import Evidence, cli, commands, lagged, zoo
-from weighbridge.named_models import load_all
-from weighbridge.sources import count_csv_rows, open_source
-from weighbridge.tables import Table
+from weighbridge import Evidence, cli, lagged, zoo
+from weighbridge.cli import commands
+from weighbridge.cli.named_models import load_all
+from weighbridge.cli.tables import Table
+from weighbridge.data.sources.csv_file import count_csv_rows
+from weighbridge.data.sources.opening import open_source
 
 pytestmark = pytest.mark.long
 
@@ -187,7 +189,7 @@ def test_features_target_and_standardising():
 
 
 def test_standardising_is_exact_over_blocks(folder, monkeypatch):
-    monkeypatch.setattr("weighbridge.sources.csv_records.BLOCK_BYTES", 256)
+    monkeypatch.setattr("weighbridge.data.sources.csv_records.BLOCK_BYTES", 256)
     table, loaded = Table("table.csv", target="out", standardise=True), load_all(["linear"])
     scales = commands._measure(table.open(loaded), table, loaded)
     values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]
@@ -439,7 +441,7 @@ class Pressing:
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    monkeypatch.setattr("weighbridge.progress.choose_reporter", lambda _: Pressing())
+    monkeypatch.setattr("weighbridge.core.progress.rounds.choose_reporter", lambda _: Pressing())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

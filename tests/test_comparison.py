@@ -10,8 +10,8 @@ import pytest
 
 import weighbridge as wb
 from weighbridge import Evidence, MethodError, Status, compare
-from weighbridge.comparison import jeffreys
-from weighbridge.result import Trace
+from weighbridge.results.evidence_result import Trace
+from weighbridge.weighing.comparison import jeffreys
 
 
 def made(log_evidence, std_error=0.1, rows=100, flags=(), skipped=0):

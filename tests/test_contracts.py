@@ -10,8 +10,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.base import Kernel, LogDensity
-from weighbridge.target import Rows, Subsampled, Target
+from weighbridge.core.types import Kernel, LogDensity
+from weighbridge.models.targets.batches import Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
 
 MATRIX = np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])
 

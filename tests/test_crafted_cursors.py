@@ -8,10 +8,12 @@ import pytest
 from crafting import WRONG, changed, places
 
 from weighbridge import CheckpointError, DataError, WeighbridgeError
-from weighbridge.feeds import Continuity, chunks, open_feed
-from weighbridge.feeds.cursors import check_not_behind, rows_before
-from weighbridge.feeds.directory import DirectoryFeed
-from weighbridge.feeds.iterables import IterableFeed
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.cursors import check_not_behind, rows_before
+from weighbridge.data.feeds.directory import DirectoryFeed
+from weighbridge.data.feeds.iterables import IterableFeed
+from weighbridge.data.feeds.opening import open_feed
 
 NAMES = ["../other.csv", "/etc/hostname", "a/../../b.csv", "..", ".", "", "a\0.csv", "..\\b.csv"]
 

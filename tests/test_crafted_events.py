@@ -11,7 +11,8 @@ from crafting import WRONG, changed, places
 from test_reporting import change, start, update
 
 from weighbridge import DataError, WeighbridgeError
-from weighbridge.reporting import read_chronicle, render, write_report
+from weighbridge.monitoring.report.chronicle import read_chronicle
+from weighbridge.monitoring.report.writing import render, write_report
 
 NOW = datetime.datetime(2026, 1, 6, tzinfo=datetime.UTC)
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

@@ -8,7 +8,7 @@ import pytest
 from crafting import attack, schema_of
 
 import weighbridge as wb
-from weighbridge import checkpoint
+from weighbridge.core import checkpoint_file
 
 MODEL = wb.zoo.gaussian.model()
 MODELS = {"a": MODEL, "b": wb.zoo.gaussian.model(prior_mean=1.0)}
@@ -151,7 +151,7 @@ def originals(tmp_path_factory):
 @pytest.fixture
 def unsynced(monkeypatch):
     """Thousands of files that are read at once need not survive a power cut."""
-    monkeypatch.setattr("weighbridge.durable.os.fsync", lambda _: None)
+    monkeypatch.setattr("weighbridge.core.atomic_write.os.fsync", lambda _: None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,10 +179,10 @@ def test_all_crafted_files(kind, originals, tmp_path, unsynced):
 
 
 def rewrite(path, change):
-    arrays, metadata = checkpoint.read(path, None)
+    arrays, metadata = checkpoint_file.read(path, None)
     schema = schema_of(path)
     change(arrays, metadata)
-    checkpoint.write(path, schema, arrays, metadata)
+    checkpoint_file.write(path, schema, arrays, metadata)
 
 
 def nan_weight(arrays, metadata):

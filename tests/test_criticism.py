@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 import weighbridge as wb
-from weighbridge import criticism, predictive, row_values, sensitivity
-from weighbridge.pointwise import draws_of, pointwise_log_likelihood
-from weighbridge.result import Trace
+from weighbridge.checking import cross_validation, predictive, sensitivity
+from weighbridge.checking.pointwise import draws_of, pointwise_log_likelihood
+from weighbridge.models import row_values
+from weighbridge.results.evidence_result import Trace
 
 NUM_ROWS = 30
 DATA = wb.zoo.gaussian.simulate(NUM_ROWS, mean=0.5, seed=1)
@@ -504,6 +505,6 @@ def test_likelihoods_of_all_the_data():
 
 
 def test_names_at_the_front():
-    assert wb.loo is criticism.loo
+    assert wb.loo is cross_validation.loo
     assert wb.diagnostics.rhat is wb.rhat
     assert jax.numpy.ones(1).dtype == np.float32

@@ -6,10 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from weighbridge.base import DataError
-from weighbridge.data import num_rows
-from weighbridge.feeds import StreamFeed, chunks
-from weighbridge.feeds.csv_pieces import CsvRows, Records
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.csv_pieces import CsvRows, Records
+from weighbridge.data.feeds.streams import StreamFeed
+from weighbridge.data.values import num_rows
 
 TEXT = b'\n"first\nname",y,k,word\n1.5,2,3,"a, ""b""\nc"\n2.5,3,4,d\n\n3.5,4,5,"e\n"\n4.5,5,6,f'
 

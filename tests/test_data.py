@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from weighbridge.base import DataError
-from weighbridge.data import RowChecker, as_values, column_names, num_rows, pad, rechunk, split
+from weighbridge.core.errors import DataError
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.cutting import pad, rechunk, split
+from weighbridge.data.values import as_values, column_names, num_rows
 
 
 def refuses(*parts):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from weighbridge import SGAIS, CheckpointError, DataError, OnlineComparison, demo, zoo
+from weighbridge import SGAIS, CheckpointError, DataError, OnlineComparison, zoo
+from weighbridge.cli import demo
 
 pytestmark = pytest.mark.long
 

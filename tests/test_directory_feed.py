@@ -8,17 +8,13 @@ import socket
 import numpy as np
 import pytest
 
-from weighbridge.base import DataError
-from weighbridge.feeds import (
-    Continuity,
-    DirectoryFeed,
-    chunks,
-    directory,
-    looking,
-    open_feed,
-    taken,
-)
-from weighbridge.feeds.looking import Looks
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds import directory, looking, taken
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.directory import DirectoryFeed
+from weighbridge.data.feeds.looking import Looks
+from weighbridge.data.feeds.opening import open_feed
 
 
 @pytest.fixture(autouse=True)

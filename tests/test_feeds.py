@@ -16,20 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import weighbridge as wb
-from weighbridge import line_blocks
-from weighbridge.base import DataError
-from weighbridge.data import RowChecker, num_rows
-from weighbridge.feeds import (
-    Continuity,
-    DirectoryFeed,
-    JsonLinesFeed,
-    Notice,
-    Parcel,
-    StreamFeed,
-    chunks,
-    open_feed,
-)
-from weighbridge.sources import csv_records, open_source, parquet_file
+from weighbridge.core.errors import DataError
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.feeds.base import Notice, Parcel
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.directory import DirectoryFeed
+from weighbridge.data.feeds.json_lines import JsonLinesFeed
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.feeds.streams import StreamFeed
+from weighbridge.data.sources import csv_records, line_blocks, parquet_file
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.values import num_rows
 
 ROWS = 60
 RNG = np.random.default_rng(0)

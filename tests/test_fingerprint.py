@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.fingerprint import Fingerprint
+from weighbridge.data.fingerprint import Fingerprint
 
 RNG = np.random.default_rng(3)
 ROWS = {"x": RNG.normal(size=(60, 2)), "y": RNG.normal(size=60), "k": np.arange(60) % 7}

@@ -8,10 +8,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.base import Status
-from weighbridge.estimators.thermodynamic import Thermodynamic
-from weighbridge.particles import combine_islands
-from weighbridge.rounds import merge
+from weighbridge.core.islands import combine_islands
+from weighbridge.core.status import Status
+from weighbridge.estimators.tempering.thermodynamic import Thermodynamic
+from weighbridge.weighing.rounds import merge
 
 # Volume of a ball of radius 1 in five dimensions.
 UNIT_BALL = math.pi**2.5 / math.gamma(3.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.reservoir import NEGLIGIBLE, Window
+from weighbridge.data.reservoir import NEGLIGIBLE, Window
 
 SEEDS = (0, 1, 2)
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import weighbridge as wb
-from weighbridge.column_scales import scale_remark
-from weighbridge.columns_read import refuse_if_read
-from weighbridge.data import TableReader, as_values, take_columns
-from weighbridge.feeds import open_feed
-from weighbridge.held import hold
-from weighbridge.sources import open_source
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.values import TableReader, as_values, take_columns
+from weighbridge.models.column_scales import scale_remark
+from weighbridge.models.columns_read import refuse_if_read
+from weighbridge.models.held import hold
 
 DAY = datetime.date(2020, 1, 1)
 CITIES = ["Oslo", "Bonn", None]

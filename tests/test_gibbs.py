@@ -9,8 +9,12 @@ import scipy.stats
 from chains import NUM_CHAINS, SIGMAS, assert_exact, run_chains
 
 import weighbridge as wb
-from weighbridge.kernels.blocks import draw_conditional
-from weighbridge.target import Rows, Subsampled, Target, Tempered, Total
+from weighbridge.models.targets.batches import Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.tempered import Tempered
+from weighbridge.models.targets.total import Total
+from weighbridge.sampling.kernels.parts.blocks import draw_conditional
 
 # A normal with unknown mean and variance: s2 ~ IG(a, b), mu | s2 ~ N(m, s2 / k).
 A, B, M, K = 3.0, 2.0, 0.5, 0.7

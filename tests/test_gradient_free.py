@@ -11,13 +11,14 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
-from weighbridge.estimators.anneal import anneal
-from weighbridge.estimators.annealing_step import anneal_step
-from weighbridge.estimators.cloud import draw_cloud
-from weighbridge.estimators.path import Path
-from weighbridge.estimators.reweighting import Settings
-from weighbridge.estimators.walks import evaluate
-from weighbridge.target import Batches, Rows
+from weighbridge.estimators.annealing.cloud import draw_cloud
+from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.moves.walks import evaluate
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.annealing.step import anneal_step
+from weighbridge.models.targets.batches import Batches
+from weighbridge.models.targets.rows import Rows
 
 pytestmark = pytest.mark.long
 

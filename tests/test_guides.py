@@ -12,17 +12,19 @@ import pytest
 from scipy.special import logsumexp
 
 import weighbridge as wb
-from weighbridge.estimators import leading
-from weighbridge.estimators.anchored_terms import Terms
-from weighbridge.estimators.anchoring import sums_of, total
+from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.batch_noise import GUIDE_NOISE, NOISELESS, measured
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.leading import Lead
-from weighbridge.estimators.sgais_preparation import LATER_TURNS, PROBES, Preparation
-from weighbridge.estimators.sgais_run import SGAISRun
-from weighbridge.estimators.tempering import likelihood_term
-from weighbridge.kernels.hmc import HMC, evaluate
-from weighbridge.target import Rows, Target, Tempered
+from weighbridge.estimators.sgais.anchored_terms import Terms
+from weighbridge.estimators.sgais.anchoring import sums_of, total
+from weighbridge.estimators.sgais.preparation import LATER_TURNS, PROBES, Preparation
+from weighbridge.estimators.sgais.run import SGAISRun
+from weighbridge.estimators.tempering import leading
+from weighbridge.estimators.tempering.leading import Lead
+from weighbridge.models.targets.all_rows import likelihood_term
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.tempered import Tempered
+from weighbridge.sampling.kernels.hmc import HMC, evaluate
 
 # Of all comparisons in this file a false alarm has a probability below 1e-5.
 SIGMAS = 5.0

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weighbridge.base import DataError
-from weighbridge.line_blocks import LONGEST_LINE, line_blocks
-from weighbridge.sources import csv_header, csv_records, open_source
-from weighbridge.sources.csv_records import Quotes, look_on, whole_records
+from weighbridge.core.errors import DataError
+from weighbridge.data.sources import csv_header, csv_records
+from weighbridge.data.sources.csv_records import Quotes, look_on, whole_records
+from weighbridge.data.sources.line_blocks import LONGEST_LINE, line_blocks
+from weighbridge.data.sources.opening import open_source
 
 ROW = b"1.5,2.5\n"
 
@@ -195,7 +196,7 @@ def test_an_archive_that_claims_more_than_it_has(tmp_path):
 
 
 def test_an_archive_that_would_unpack_to_very_much(tmp_path, monkeypatch):
-    monkeypatch.setattr("weighbridge.sources.npz_file.ALWAYS_UNPACKED", 1 << 20)
+    monkeypatch.setattr("weighbridge.data.sources.npz_file.ALWAYS_UNPACKED", 1 << 20)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.zeros(1 << 18))
     with refuses("a.npz", "2,097", "when unpacked"):
@@ -221,8 +222,8 @@ def test_damaged_parquet(tmp_path):
 
 
 def test_a_line_of_json_that_is_too_long(monkeypatch, tmp_path):
-    monkeypatch.setattr("weighbridge.line_blocks.BLOCK_BYTES", 100)
-    monkeypatch.setattr("weighbridge.line_blocks.LONGEST_LINE", 1000)
+    monkeypatch.setattr("weighbridge.data.sources.line_blocks.BLOCK_BYTES", 100)
+    monkeypatch.setattr("weighbridge.data.sources.line_blocks.LONGEST_LINE", 1000)
     path = tmp_path / "a.jsonl"
     lines = [
         b'{"x": 1}\n',

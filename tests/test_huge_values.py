@@ -9,10 +9,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.admission import Admission
-from weighbridge.base import Status
-from weighbridge.estimators.resolution import largest_value, unresolved
-from weighbridge.particles import combine_islands, combine_logs, rounding_error
+from weighbridge.core.islands import combine_islands, combine_logs, rounding_error
+from weighbridge.core.status import Status
+from weighbridge.models.gate import Admission
+from weighbridge.models.resolution import largest_value, unresolved
 
 GAUSSIAN = wb.zoo.gaussian.model()
 LINEAR = wb.zoo.linear.model(2)

@@ -9,9 +9,9 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.annealing_step import anneal_step
-from weighbridge.estimators.look_ahead import look_ahead
-from weighbridge.estimators.store import FIRST_CAPACITY, Store
+from weighbridge.estimators.annealing.step import anneal_step
+from weighbridge.estimators.ibis.look_ahead import look_ahead
+from weighbridge.estimators.ibis.row_store import FIRST_CAPACITY, Store
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
 BOUND = 5.5

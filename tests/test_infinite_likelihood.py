@@ -8,8 +8,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.base import ModelError
-from weighbridge.estimators.host_likelihood import HostLikelihood
+from weighbridge.core.errors import ModelError
+from weighbridge.models.targets.host import HostLikelihood
 
 SMALL = {"num_islands": 2, "num_particles": 8}
 METHODS = {

@@ -13,9 +13,9 @@ from numpyro.contrib.control_flow import scan
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 from numpyro.infer.util import log_density, log_likelihood, potential_energy
 
-from weighbridge.base import DataError, ModelError
-from weighbridge.interop import from_numpyro
-from weighbridge.model_rows import check_row_function
+from weighbridge.core.errors import DataError, ModelError
+from weighbridge.models.numpyro.reading import from_numpyro
+from weighbridge.models.row_likelihood import check_row_function
 
 pytestmark = pytest.mark.long
 

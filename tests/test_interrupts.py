@@ -11,10 +11,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import interrupts
-from weighbridge.interrupts import Interrupted, interruptible, stopped_by
-from weighbridge.numerics import jit
-from weighbridge.result import Trace
+from weighbridge.core import interrupts
+from weighbridge.core.compilation import jit
+from weighbridge.core.interrupts import Interrupted, interruptible, stopped_by
+from weighbridge.results.evidence_result import Trace
 
 DATA = wb.zoo.gaussian.simulate(120, mean=2.0, seed=1)
 NEAR, FAR = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
@@ -111,7 +111,7 @@ def test_a_thread_has_no_handlers_and_works_all_the_same():
 
 
 def test_threads_are_told_by_the_context_of_whoever_started_them():
-    from weighbridge.parallel import in_threads
+    from weighbridge.core.threads import in_threads
 
     event = threading.Event()
     event.set()
@@ -251,9 +251,9 @@ def test_the_rows_so_far(method, rows, seen):
 
 def test_within_a_chunk_the_rows_before_count(monkeypatch):
     """As a whole: no trace of the chunk that was not finished."""
-    from weighbridge.estimators import sgais_run
+    from weighbridge.estimators.sgais import run
 
-    original, calls = sgais_run.anneal, []
+    original, calls = run.anneal, []
 
     def pressed(*args, **options):
         calls.append(0)
@@ -261,7 +261,7 @@ def test_within_a_chunk_the_rows_before_count(monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return original(*args, **options)
 
-    monkeypatch.setattr(sgais_run, "anneal", pressed)
+    monkeypatch.setattr(run, "anneal", pressed)
     found = wb.evidence(NEAR, DATA, SGAIS)
     assert found.num_observations == 50
     assert found.status is wb.Status.INTERRUPTED

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.intervals import logistic, value_and_log_slope
+from weighbridge.models.bijectors import logistic, value_and_log_slope
 
 BOUNDS = {
     "unit": dist.constraints.unit_interval,

@@ -7,9 +7,11 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.kernels.dialogue import Point
-from weighbridge.kernels.noise import injected_variance
-from weighbridge.target import Rows, Subsampled, Target
+from weighbridge.models.targets.batches import Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
+from weighbridge.sampling.kernels.parts.dialogue import Point
+from weighbridge.sampling.kernels.parts.noise import injected_variance
 
 pytestmark = pytest.mark.long
 
@@ -514,7 +516,7 @@ def test_hmc_rejects_a_trajectory_that_leaves_the_support():
         {"u": dist.Normal(0.0, 1.0)},
         total_log_likelihood=lambda p: jnp.where(jnp.abs(p["u"]) < 1, 0.0, -jnp.inf),
     )
-    from weighbridge.target import Total
+    from weighbridge.models.targets.total import Total
 
     with jax.enable_x64(True):
         target = Target(model, (Total(),))

@@ -8,9 +8,11 @@ import pandas
 import pytest
 
 import weighbridge as wb
-from weighbridge.data import join, num_rows
-from weighbridge.estimators.annealing_step import quick_step
-from weighbridge.sources import Source, open_source
+from weighbridge.data.cutting import join
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.annealing.step import quick_step
 from weighbridge.zoo import autoregressive
 
 pytestmark = pytest.mark.long

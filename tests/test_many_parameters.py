@@ -7,12 +7,13 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.base import MethodError, Status, WeighbridgeWarning
-from weighbridge.estimators import memory
-from weighbridge.estimators.adaptive import AdaptiveInfo
-from weighbridge.estimators.anneal import Annealed
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.tempering import remembers_too_much
+from weighbridge.core.errors import MethodError, WeighbridgeWarning
+from weighbridge.core.status import Status
+from weighbridge.estimators.annealing import memory
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.loop import Annealed
+from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
+from weighbridge.estimators.tempering.tempering import remembers_too_much
 
 GIB = 1 << 30
 

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 import weighbridge as wb
-from weighbridge.base import MethodError, ModelError
-from weighbridge.result import Evidence, Trace
-from weighbridge.scipy_names import counterpart
+from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.models.scipy_names import counterpart
+from weighbridge.results.evidence_result import Evidence, Trace
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])

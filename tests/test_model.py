@@ -10,8 +10,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions.transforms import AffineTransform
 
-from weighbridge.base import ModelError
-from weighbridge.model import EDGE, Model, draw_positions
+from weighbridge.core.errors import ModelError
+from weighbridge.models.model import EDGE, Model, draw_positions
 
 
 def no_data(parameters, row):

@@ -6,9 +6,9 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from weighbridge.base import DataError, ModelError
-from weighbridge.model import Model
-from weighbridge.model_rows import check_row_function, split_weight
+from weighbridge.core.errors import DataError, ModelError
+from weighbridge.models.model import Model
+from weighbridge.models.row_likelihood import check_row_function, split_weight
 
 
 def linear(p, row):

@@ -10,13 +10,18 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.adaptive import memory, others_scale, particle_scale, remembered
-from weighbridge.estimators.anneal import anneal
-from weighbridge.estimators.cloud import Cloud, draw_cloud
-from weighbridge.estimators.moves import AdaptiveHMC, Repeat, average
-from weighbridge.estimators.path import Path
-from weighbridge.estimators.reweighting import Settings
-from weighbridge.target import Rows
+from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
+from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.moves.adaptive import (
+    memory,
+    others_scale,
+    particle_scale,
+    remembered,
+)
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, average
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.models.targets.rows import Rows
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
 SIGMAS = 5.0

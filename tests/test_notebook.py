@@ -12,7 +12,7 @@ import pytest
 from test_travel import DRAWS, EXAMPLES, STATUS, comparison, evidence, posterior
 
 import weighbridge as wb
-from weighbridge.notebook import Shown
+from weighbridge.core.tables.notebook import Shown
 
 SHOWN = {name: thing for name, thing in EXAMPLES.items() if isinstance(thing, Shown)}
 EVIL = "<script>alert('&')</script>\"'"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.kernels.criteria import ClassicUTurn, GeneralisedUTurn, Node, Virial
-from weighbridge.kernels.trees import _complete, grow, num_uniform
+from weighbridge.sampling.kernels.nuts_trees import _complete, grow, num_uniform
+from weighbridge.sampling.kernels.parts.u_turn import ClassicUTurn, GeneralisedUTurn, Node, Virial
 
 COVARIANCE = np.array([[1.0, 0.95], [0.95, 1.0]])
 ROOT = np.linalg.cholesky(COVARIANCE)

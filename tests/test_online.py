@@ -11,8 +11,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint
-from weighbridge.online import SCHEMA
+from weighbridge.core import checkpoint_file
+from weighbridge.weighing.online import SCHEMA
 
 SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50)
 GAUSSIAN = wb.zoo.gaussian.model()
@@ -238,16 +238,18 @@ def test_a_cut_off_file_is_refused(saved, tmp_path, keep):
 
 
 def test_a_file_that_lacks_a_part_is_refused(saved, tmp_path):
-    arrays, metadata = checkpoint.read(saved, SCHEMA)
+    arrays, metadata = checkpoint_file.read(saved, SCHEMA)
     broken = tmp_path / "broken.ckpt"
     # With a checksum that is right: the run itself must see what is missing.
     for name in arrays:
-        checkpoint.write(broken, SCHEMA, {k: v for k, v in arrays.items() if k != name}, metadata)
+        checkpoint_file.write(
+            broken, SCHEMA, {k: v for k, v in arrays.items() if k != name}, metadata
+        )
         with pytest.raises(wb.CheckpointError, match=r"broken\.ckpt"):
             wb.Online.load(broken, GAUSSIAN, SMALL)
     for name in ("session", "checker", "seed", "on_bad_row", "extra", "model", "method"):
         rest = {k: v for k, v in metadata.items() if k != name}
-        checkpoint.write(broken, SCHEMA, arrays, rest)
+        checkpoint_file.write(broken, SCHEMA, arrays, rest)
         with pytest.raises(wb.CheckpointError, match=r"broken\.ckpt"):
             wb.Online.load(broken, GAUSSIAN, SMALL)
 

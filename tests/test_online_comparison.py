@@ -10,10 +10,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint
-from weighbridge.catching_up import CatchUp
-from weighbridge.comparison_state import SCHEMA
-from weighbridge.history import History
+from weighbridge.core import checkpoint_file
+from weighbridge.weighing.online_comparison.catching_up import CatchUp
+from weighbridge.weighing.online_comparison.checkpoint import SCHEMA
+from weighbridge.weighing.online_comparison.history import History
 
 pytestmark = pytest.mark.long
 
@@ -507,18 +507,20 @@ def variants(array):
 
 
 def test_arrays_of_another_shape_or_type_are_refused(saved, tmp_path):
-    arrays, metadata = checkpoint.read(saved, SCHEMA)
+    arrays, metadata = checkpoint_file.read(saved, SCHEMA)
     broken = tmp_path / "broken"
     accepted = []
     for name, array in arrays.items():
         for number, changed in enumerate(variants(array)):
-            checkpoint.write(broken, SCHEMA, arrays | {name: changed}, metadata)
+            checkpoint_file.write(broken, SCHEMA, arrays | {name: changed}, metadata)
             try:
                 wb.OnlineComparison.load(broken, MODELS, OVERFLOWING)
             except wb.CheckpointError:
                 continue
             accepted.append((name, number))
-        checkpoint.write(broken, SCHEMA, {k: v for k, v in arrays.items() if k != name}, metadata)
+        checkpoint_file.write(
+            broken, SCHEMA, {k: v for k, v in arrays.items() if k != name}, metadata
+        )
         with pytest.raises(wb.CheckpointError, match="broken"):
             wb.OnlineComparison.load(broken, MODELS, OVERFLOWING)
     # The path of a run and the history may have any length.
@@ -546,14 +548,14 @@ WRONG = (None, "x", [], {}, -1, 1e90, True, [[[["deep"]]]])
 
 def test_metadata_of_other_types_raise_nothing_untyped(saved, tmp_path):
     """Refused when it is loaded, or harmless: the run that comes out of it can go on."""
-    arrays, metadata = checkpoint.read(saved, SCHEMA)
+    arrays, metadata = checkpoint_file.read(saved, SCHEMA)
     found = [path for path in places(metadata) if path and path[0] not in ("library", "precision")]
     assert len(found) > 100
     broken, refused = tmp_path / "broken", 0
     generator = np.random.default_rng(0)
     for path in found:
         wrong = WRONG[generator.integers(len(WRONG))]
-        checkpoint.write(broken, SCHEMA, arrays, replaced(metadata, path, wrong))
+        checkpoint_file.write(broken, SCHEMA, arrays, replaced(metadata, path, wrong))
         try:
             loaded = wb.OnlineComparison.load(broken, MODELS, OVERFLOWING)
         except wb.CheckpointError:

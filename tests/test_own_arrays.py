@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.numerics import own
-from weighbridge.own_arrays import with_own_arrays
+from weighbridge.core.compilation import own
+from weighbridge.models.own_arrays import with_own_arrays
 
 OFFSET = 2450000.5  # a Julian date: in single precision it is good to a quarter of a day
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
@@ -258,7 +258,7 @@ def test_fingerprints_do_not_change():
     def make():
         return wb.Model(prior, total_log_likelihood=lambda p: jnp.sum(array * p["m"]))
 
-    from weighbridge.program_text import describe
+    from weighbridge.models.program_text import describe
 
     function = make().total_log_likelihood
     assert describe(function) == describe(lambda p: jnp.sum(array * p["m"]))

@@ -8,9 +8,11 @@ import pytest
 from two_modes import BOUND, PRIOR, SIGMAS, VARIANCE, run, two_modes, z_score
 
 import weighbridge as wb
-from weighbridge.kernels.ladder import log_likelihood, tempered
-from weighbridge.numerics import jit
-from weighbridge.target import Rows, Target, Total
+from weighbridge.core.compilation import jit
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.total import Total
+from weighbridge.sampling.kernels.parts.ladder import log_likelihood, tempered
 
 pytestmark = pytest.mark.long
 

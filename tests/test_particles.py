@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from weighbridge.base import MethodError
-from weighbridge.numerics import systematic_indices
-from weighbridge.particles import (
+from weighbridge.core.errors import MethodError
+from weighbridge.core.islands import combine_islands
+from weighbridge.core.resampling import (
     RESAMPLING,
-    combine_islands,
     effective_sample_size,
     log_mean_exp,
     require_resampling,
+    systematic_indices,
 )
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.

@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import MethodError, plots
-from weighbridge.calibration import Calibration
-from weighbridge.criticism import Elpd
-from weighbridge.history import History
+from weighbridge import MethodError
+from weighbridge.checking.calibration import Calibration
+from weighbridge.checking.cross_validation import Elpd
+from weighbridge.checking.predictive import PredictiveCheck
+from weighbridge.checking.sensitivity import Sensitivity
+from weighbridge.plots.bounds import plot_bounds
 from weighbridge.plots.curves import compact_numbers, nice_ticks
+from weighbridge.plots.energy import plot_energy
+from weighbridge.plots.labelling import Labelling
 from weighbridge.plots.numbers import write_numbers
-from weighbridge.posterior import Posterior
-from weighbridge.predictive import PredictiveCheck
-from weighbridge.result import Evidence, Trace
-from weighbridge.sensitivity import Sensitivity
+from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.posterior import Posterior
+from weighbridge.weighing.online_comparison.history import History
 
 
 def generator(seed=0):
@@ -115,7 +118,7 @@ FIGURES = {
     ).plot(**k),
     "prediction": lambda **k: wb.Prediction(generator().normal(size=(50, 9)), 9).plot(**k),
     "draws": lambda **k: wb.Prediction(generator().normal(size=(50, 2))).plot(**k),
-    "bounds": lambda **k: plots.plot_bounds(
+    "bounds": lambda **k: plot_bounds(
         generator(1).normal(size=9), generator(2).normal(size=9), lower=(0.0, 0.1),
         upper=(1.0, np.nan), **k,
     ),
@@ -301,7 +304,7 @@ def test_bad_wishes_are_refused(draw):
 
 
 def test_an_entry_goes_before_its_parameter():
-    known = plots.Labelling({"w[0]": 9.0, "w": [1.0, 2.0]}, {"w": "v", "w[1]": "slope"}).of(
+    known = Labelling({"w[0]": 9.0, "w": [1.0, 2.0]}, {"w": "v", "w[1]": "slope"}).of(
         {"w": np.zeros((5, 2))}
     )
     assert known.truths == {"w[0]": 9.0, "w[1]": 2.0}
@@ -401,7 +404,7 @@ def test_autocorrelations():
 def test_energies():
     slow = np.cumsum(generator().normal(size=(2, 400)), axis=1)
     energy = np.vstack([slow[0], generator(1).normal(size=400)])
-    figure = plots.plot_energy(energy)
+    figure = plot_energy(energy)
     good, low = figure.axes[1].lines
     fractions = wb.diagnostics.energy_fraction(energy)
     np.testing.assert_allclose(good.get_data(), [[fractions[1]], [1]])

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import CheckpointError, MissingDependencyError, plots
-from weighbridge.result import Trace
+from weighbridge import CheckpointError, MissingDependencyError
+from weighbridge.plots.canvas import check_figure_place, save_figure
+from weighbridge.plots.paths import plot_paths
+from weighbridge.plots.posterior import plot_posterior
+from weighbridge.results.evidence_result import Trace
 
 
 def trace(rows, scale=1.0):
@@ -18,7 +21,7 @@ def trace(rows, scale=1.0):
 
 def test_several_models_and_changes():
     traces = {"a": trace([500, 1000, 1200]), "b": trace([500, 1000, 1200], 2.0)}
-    figure = plots.plot_paths(traces, changes=[1000])
+    figure = plot_paths(traces, changes=[1000])
     upper, lower = figure.axes
     for axes, heights in ((upper, (-1.0, -2.0)), (lower, (3.0, 3.0))):
         first, second, change = axes.get_lines()
@@ -41,42 +44,42 @@ def test_several_models_and_changes():
 
 
 def test_a_single_chunk(tmp_path):
-    figure = plots.plot_paths({"a": trace([300])})
+    figure = plot_paths({"a": trace([300])})
     assert figure.axes[1].get_xscale() == "linear"
     assert figure.axes[0].get_lines()[0].get_marker() == "."
-    plots.save_figure(figure, tmp_path / "one.svg")
+    save_figure(figure, tmp_path / "one.svg")
     assert (tmp_path / "one.svg").read_text().startswith("<?xml")
 
 
 def test_places_are_checked(tmp_path):
     for name in ("figure", "figure.foo"):
         with pytest.raises(CheckpointError, match=r"must end in \.png"):
-            plots.check_figure_place(tmp_path / name)
+            check_figure_place(tmp_path / name)
     with pytest.raises(CheckpointError, match="no folder"):
-        plots.check_figure_place(tmp_path / "nowhere" / "figure.png")
-    plots.check_figure_place(tmp_path / "figure.PNG")
+        check_figure_place(tmp_path / "nowhere" / "figure.png")
+    check_figure_place(tmp_path / "figure.PNG")
 
 
 def test_a_figure_that_cannot_be_written(tmp_path, monkeypatch):
-    figure = plots.plot_paths({"a": trace([300])})
+    figure = plot_paths({"a": trace([300])})
 
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(figure, "savefig", fail)
     with pytest.raises(CheckpointError, match=r"a\.png: No space left"):
-        plots.save_figure(figure, tmp_path / "a.png")
+        save_figure(figure, tmp_path / "a.png")
 
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingDependencyError, match=r"weighbridge\[plot\]"):
-        plots.plot_paths({"a": trace([300])})
+        plot_paths({"a": trace([300])})
 
 
 def test_no_global_state():
     code = (
-        "import sys, numpy as np; from weighbridge.plots import plot_paths\n"
+        "import sys, numpy as np; from weighbridge.plots.paths import plot_paths\n"
         "assert 'matplotlib' not in sys.modules\n"
         "one = np.ones(2)\n"
         "plot_paths({'a': {'rows': one, 'log_evidence': one, 'annealing_steps': one}})\n"
@@ -87,7 +90,7 @@ def test_no_global_state():
 
 def test_the_path_over_rows_shows_the_ess_where_it_is_known():
     known = Trace(**trace([500, 1000]), ess=np.array([4.0, 5.0]))
-    figure = plots.plot_paths({"a": known})
+    figure = plot_paths({"a": known})
     np.testing.assert_array_equal(figure.axes[2].lines[0].get_ydata(), [4.0, 5.0])
     assert not figure.legends
     assert figure.axes[0].get_title(loc="left") == "a"
@@ -95,7 +98,7 @@ def test_the_path_over_rows_shows_the_ess_where_it_is_known():
 
 def test_chunks_without_an_annealing_step_are_shown():
     idle = Trace(**{**trace([500, 1000]), "annealing_steps": np.array([2.0, 0.0])})
-    axes = plots.plot_paths({"a": idle}).axes[1]
+    axes = plot_paths({"a": idle}).axes[1]
     assert axes.get_yscale() == "linear"
     assert axes.get_ylim()[0] <= 0
 
@@ -125,7 +128,7 @@ def equal(num):
 
 
 def test_marginals_and_pairs():
-    figure = plots.plot_posterior(draws(), equal(400), title="smc")
+    figure = plot_posterior(draws(), equal(400), title="smc")
     assert len(figure.axes) == 6  # nothing above the diagonal
     assert [axes.get_xlabel() for axes in figure.axes[3:]] == ["w[0]", "w[1]", "b"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["density", "w[1]", "", "b", "", ""]
@@ -142,7 +145,7 @@ def test_weights_shape_marginals_and_pairs():
     two = draws(800)
     weights = np.where(np.arange(800) < 400, 1 / 400, 0.0)
     one = {name: values[:400] for name, values in two.items()}
-    pairs = zip(plots.plot_posterior(two, weights).axes, plots.plot_posterior(one, equal(400)).axes)
+    pairs = zip(plot_posterior(two, weights).axes, plot_posterior(one, equal(400)).axes)
     for a, b in pairs:
         assert a.get_title() == b.get_title()
         np.testing.assert_allclose(a.get_xlim(), b.get_xlim())
@@ -196,7 +199,7 @@ def test_the_coordinates_drawn(monkeypatch):
         with pytest.raises(wb.MethodError, match="nothing to draw"):
             posterior_choice(samples, names)
     monkeypatch.setattr("weighbridge.plots.coordinates.MAX_COORDINATES", 2)
-    figure = plots.plot_posterior(draws(), equal(400))
+    figure = plot_posterior(draws(), equal(400))
     assert "2 of 3 coordinates; choose others with names=[...]" in figure.get_suptitle()
     assert [axes.get_xlabel() for axes in figure.axes[1:]] == ["w[0]", "b"]
 
@@ -217,9 +220,9 @@ def test_odd_posteriors(tmp_path):
         "huge": 1e12 * generator.normal(size=200),
         "tiny": 1e-9 * generator.exponential(size=200),
     }
-    plots.save_figure(plots.plot_posterior(odd, equal(200)), tmp_path / "odd.png")
+    save_figure(plot_posterior(odd, equal(200)), tmp_path / "odd.png")
     few = {"a": np.array([1.0, 2.0]), "b": np.array([1.0, 1.0])}
-    plots.save_figure(plots.plot_posterior(few, np.array([1.0, 0.0])), tmp_path / "few.png")
+    save_figure(plot_posterior(few, np.array([1.0, 0.0])), tmp_path / "few.png")
 
 
 # --- predictions -----------------------------------------------------------------------------
@@ -242,7 +245,7 @@ def test_predictions_of_several_components(tmp_path):
     assert len(figure.axes) == 6
     assert "first 6 of 8 components" in figure.get_suptitle()
     assert figure.axes[1].get_ylabel() == "prediction [1]"
-    plots.save_figure(figure, tmp_path / "bands.png")
+    save_figure(figure, tmp_path / "bands.png")
 
 
 def test_predictions_without_rows():

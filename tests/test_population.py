@@ -19,7 +19,9 @@ from two_modes import (
 )
 
 import weighbridge as wb
-from weighbridge.kernels.mixture import (
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.total import Total
+from weighbridge.sampling.kernels.parts.mixture import (
     Mixture,
     draw_from,
     fitted,
@@ -28,7 +30,6 @@ from weighbridge.kernels.mixture import (
     spread_over,
     statistics_of,
 )
-from weighbridge.target import Target, Total
 
 MODEL = wb.Model(PRIOR, total_log_likelihood=two_modes)
 TARGET = Target(MODEL, (Total(),))

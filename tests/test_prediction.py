@@ -6,9 +6,9 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import prediction
-from weighbridge.prediction import Prediction, predict
-from weighbridge.result import Trace
+from weighbridge.results import prediction
+from weighbridge.results.evidence_result import Trace
+from weighbridge.results.prediction import Prediction, predict
 
 GENERATOR = np.random.default_rng(0)
 SAMPLES = {"w": GENERATOR.normal(size=(300, 2)), "b": GENERATOR.normal(size=300)}

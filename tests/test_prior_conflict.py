@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 import weighbridge as wb
-from weighbridge.base import Status
+from weighbridge.core.status import Status
 
 FAR = 20.0
 METHODS = ("smc", "thermodynamic", "ibis", "sgais")

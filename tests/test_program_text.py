@@ -11,8 +11,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from weighbridge.model import Model
-from weighbridge.program_text import describe, traced_text
+from weighbridge.models.model import Model
+from weighbridge.models.program_text import describe, traced_text
 
 
 def no_data(parameters, row):
@@ -21,7 +21,7 @@ def no_data(parameters, row):
 
 SCRIPT = """
 import jax, numpyro.distributions as dist
-from weighbridge.model import Model
+from weighbridge.models.model import Model
 
 model = Model(
     {"t": dist.TruncatedNormal(0.5, 2.0, low=-1.0, high=3.0), "s": dist.StudentT(3.0, 1.0, 2.0),

@@ -10,10 +10,12 @@ import types
 import pytest
 from rich.console import Console
 
-from weighbridge import AIS, SGAIS, SMC, Evidence, board, evidence, log_lines, progress, zoo
-from weighbridge.board import Notebook, Row, Terminal
-from weighbridge.chain_progress import ChainBars, ChainLines, choose_chain_reporter
-from weighbridge.progress import Bar, Lines, Silent, choose_reporter
+from weighbridge import AIS, SGAIS, SMC, Evidence, evidence, zoo
+from weighbridge.core.progress import board, log_lines
+from weighbridge.core.progress import rounds as progress
+from weighbridge.core.progress.board import Notebook, Row, Terminal
+from weighbridge.core.progress.chains import ChainBars, ChainLines, choose_chain_reporter
+from weighbridge.core.progress.rounds import Bar, Lines, Silent, choose_reporter
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
@@ -297,7 +299,7 @@ def test_unasked_lines_never_end_a_run(monkeypatch):
 def test_a_short_run_shows_no_bar_and_imports_nothing():
     code = (
         "import sys, threading\n"
-        "from weighbridge.progress import Bar, Silent\n"
+        "from weighbridge.core.progress.rounds import Bar, Silent\n"
         "bar = Bar()\n"
         "for step in range(50): bar.temper(step / 50, -1.0, step)\n"
         "bar.close()\n"

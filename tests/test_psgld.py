@@ -20,8 +20,8 @@ from noisy_chains import (
 from scipy.special import digamma, polygamma
 
 import weighbridge as wb
-from weighbridge.particles import combine_islands
-from weighbridge.pytrees import register_dataclass
+from weighbridge.core.islands import combine_islands
+from weighbridge.core.pytrees import register_dataclass
 
 NUM_CHAINS = 1_000
 

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators import published
-from weighbridge.particles import combine_islands
+from weighbridge.core.islands import combine_islands
+from weighbridge.estimators.sgais import published
 
 # One small method and one model for most tests, so that they share their programs.
 SMALL = wb.PublishedSGAIS(

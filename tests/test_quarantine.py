@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import quarantine as quarantine_module
-from weighbridge.base import DataError
-from weighbridge.data import RowChecker
-from weighbridge.quarantine import BadRow, Quarantine
+from weighbridge.core.errors import DataError
+from weighbridge.data import quarantine as quarantine_module
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.quarantine import BadRow, Quarantine
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=20)
 GAUSSIAN = wb.zoo.gaussian.model()

@@ -12,11 +12,14 @@ import traceback
 import numpy as np
 import pytest
 
-from weighbridge.base import DataError, MissingDependencyError
-from weighbridge.data import RowChecker, num_rows
-from weighbridge.feeds import Continuity, RedisStream, chunks, open_feed
-from weighbridge.feeds.redis_stream import _before
-from weighbridge.sources import open_source
+from weighbridge.core.errors import DataError, MissingDependencyError
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.feeds.redis_stream import RedisStream, _before
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.values import num_rows
 
 redis = pytest.importorskip("redis")
 needs_server = pytest.mark.skipif(

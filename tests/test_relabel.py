@@ -10,13 +10,12 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.labels import Labels, one_labelling
-from weighbridge.estimators.moves import AdaptiveHMC
-from weighbridge.estimators.path import Path
-from weighbridge.model import unravel_positions
-from weighbridge.numerics import systematic_indices
-from weighbridge.relabel import (
+from weighbridge.core.resampling import systematic_indices
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.labels import Labels, one_labelling
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.models.exchangeable import (
     Reference,
     Walls,
     features,
@@ -25,7 +24,9 @@ from weighbridge.relabel import (
     log_num_labellings,
     relabelled,
 )
-from weighbridge.target import Rows, Span
+from weighbridge.models.model import unravel_positions
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import Span
 
 NUM = 60
 MIXTURE = wb.zoo.mixture.model(3, 2)

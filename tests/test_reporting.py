@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from weighbridge import CheckpointError, DataError, Status, cli
-from weighbridge.comparison import jeffreys
-from weighbridge.reporting import read_chronicle, render, write_report
-from weighbridge.reporting.records import BINS, KEPT
+from weighbridge.monitoring.report.chronicle import read_chronicle
+from weighbridge.monitoring.report.records import BINS, KEPT
+from weighbridge.monitoring.report.writing import render, write_report
+from weighbridge.weighing.comparison import jeffreys
 
 BEGAN = datetime.datetime(2026, 1, 5, 8, 0, tzinfo=datetime.UTC)
 EVIL = "<script>alert('x')</script>"
@@ -277,8 +278,8 @@ def test_what_cannot_be_read_is_refused(tmp_path):
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("weighbridge.reporting.lines.LONGEST_LINE", 5000)
-    monkeypatch.setattr("weighbridge.reporting.lines.BLOCK", 1000)
+    monkeypatch.setattr("weighbridge.monitoring.report.lines.LONGEST_LINE", 5000)
+    monkeypatch.setattr("weighbridge.monitoring.report.lines.BLOCK", 1000)
     assert read_chronicle(write(tmp_path, [start(), *map(update, range(100))])).rows == 99
     with pytest.raises(DataError, match="more than 5000 bytes"):
         read_chronicle(write(tmp_path, ["x" * 9000, update(1)]))

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from weighbridge import reservoir as reservoir_module
-from weighbridge.base import DataError
-from weighbridge.reservoir import Reservoir
-from weighbridge.streams import Stream, random_numbers
+from weighbridge.core.errors import DataError
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.data import reservoir as reservoir_module
+from weighbridge.data.reservoir import Reservoir
 
 
 def refuses(*parts):

@@ -19,8 +19,8 @@ from weighbridge import (
     evidence,
     zoo,
 )
-from weighbridge.export import highest_density_interval
-from weighbridge.result import Trace
+from weighbridge.core.tables.summaries import highest_density_interval
+from weighbridge.results.evidence_result import Trace
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
@@ -255,11 +255,11 @@ def test_files_that_are_no_result(result, tmp_path):
     [{"flags": ["NO_SUCH"]}, {"order": [3]}, {"diagnostics": []}, {"elapsed": None}, {"order": 1}],
 )
 def test_a_result_with_a_strange_field_is_refused(result, tmp_path, monkeypatch, change):
-    from weighbridge import checkpoint
+    from weighbridge.core import checkpoint_file
 
-    write = checkpoint.write
+    write = checkpoint_file.write
     monkeypatch.setattr(
-        checkpoint,
+        checkpoint_file,
         "write",
         lambda path, schema, a, metadata: write(path, schema, a, {**metadata, **change}),
     )

@@ -6,9 +6,11 @@ import shutil
 
 import pytest
 
-from weighbridge import line_blocks
-from weighbridge.base import DataError
-from weighbridge.feeds import Continuity, JsonLinesFeed, chunks
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.json_lines import JsonLinesFeed
+from weighbridge.data.sources import line_blocks
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.particles import combine_islands
-from weighbridge.result import Trace
-from weighbridge.rounds import Limits, merge, merged_error, run_rounds
+from weighbridge.core.islands import combine_islands
+from weighbridge.results.evidence_result import Trace
+from weighbridge.weighing.rounds import Limits, merge, merged_error, run_rounds
 
 METHOD = wb.SMC(num_islands=4, num_particles=8)
 

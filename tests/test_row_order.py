@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.row_order import in_random_order, order_matters
+from weighbridge.data.row_order import in_random_order, order_matters
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=32)
 

@@ -21,8 +21,10 @@ from noisy_chains import (
 )
 
 import weighbridge as wb
-from weighbridge.pytrees import register_dataclass
-from weighbridge.target import Rows, Subsampled, Target
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.models.targets.batches import Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
 
 NUM_CHAINS = 1_000
 FRICTION = 0.2

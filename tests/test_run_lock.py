@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import weighbridge as wb
-from weighbridge import live, run_lock
-from weighbridge.run_lock import LOCK, locked
-from weighbridge.watching import Plan, watch
+from weighbridge.monitoring import run_lock, terminal
+from weighbridge.monitoring.run_lock import LOCK, locked
+from weighbridge.monitoring.watching import Plan, watch
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from weighbridge.run_lock import locked
+from weighbridge.monitoring.run_lock import locked
 with locked(Path(sys.argv[1]), print):
     print("locked", flush=True)
     time.sleep(600)
@@ -179,11 +179,11 @@ def test_the_file_is_not_followed_elsewhere(tmp_path):
 
 def test_the_error_of_a_probability_is_shown(capsys):
     heights, errors = {"a": -1.0, "b": -1.5}, {"a": 0.3, "b": 0.3}
-    state = live.State(
+    state = terminal.State(
         9, heights, errors, {"a": 0.62, "b": 0.38}, probability_errors={"a": 0.1, "b": 0.1}
     )
-    live.Lines().show(state)
-    display = live.OnTerminal()
+    terminal.Lines().show(state)
+    display = terminal.OnTerminal()
     display.show(state)
     display.close()
     assert capsys.readouterr().err.count("0.6200 +- 0.1") >= 2

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.chains import ChainRun
+from weighbridge.sampling.chain import ChainRun
 
 pytestmark = pytest.mark.long
 
@@ -117,7 +117,7 @@ def test_a_run_is_not_resumed_with_something_else(posterior):
 
 
 def test_blocks_do_not_change_the_numbers(posterior, monkeypatch):
-    monkeypatch.setattr("weighbridge.chains.BLOCK_SECONDS", 1e-9)  # one step at a time
+    monkeypatch.setattr("weighbridge.sampling.chain.BLOCK_SECONDS", 1e-9)  # one step at a time
     slow = wb.sample(LINEAR, DATA, num_samples=20, num_warmup=300, seed=1)
     np.testing.assert_array_equal(slow.positions, posterior.positions[:, :20])
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint
-from weighbridge.program_text import describe
+from weighbridge.core import checkpoint_file
+from weighbridge.models.program_text import describe
 
 SAVED = Path(__file__).parent / "saved"
 MODEL = wb.zoo.linear.model(2)
@@ -47,7 +47,7 @@ RUNS = {
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_of_before_the_move_is_refused(tmp_path, kind):
-    checkpoint.write(tmp_path / "run", f"weighbridge.{kind}", {"a": np.ones(1)}, {})
+    checkpoint_file.write(tmp_path / "run", f"weighbridge.{kind}", {"a": np.ones(1)}, {})
     load, what = RUNS[kind]
     with pytest.raises(wb.CheckpointError, match=ADVICE):
         load(tmp_path / "run", what)

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators import SequentialMethod
-from weighbridge.estimators.annealing_step import anneal_step
+from weighbridge.estimators.annealing.step import anneal_step
+from weighbridge.estimators.sequential import SequentialMethod
 
 pytestmark = pytest.mark.long
 

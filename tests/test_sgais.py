@@ -12,12 +12,11 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import weighbridge as wb
-from weighbridge import anchor as anchor_module
-from weighbridge.estimators import sgais_run
-from weighbridge.estimators.anchored_terms import Terms
-from weighbridge.estimators.bridge import Bridged
-from weighbridge.estimators.moves import over_islands
-from weighbridge.estimators.sgais_preparation import (
+from weighbridge.estimators.annealing.moves.kernels import over_islands
+from weighbridge.estimators.bridging.bridge import Bridged
+from weighbridge.estimators.sgais import run as sgais_run
+from weighbridge.estimators.sgais.anchored_terms import Terms
+from weighbridge.estimators.sgais.preparation import (
     CHUNK,
     EXACT_ROWS,
     LATER_TURNS,
@@ -26,8 +25,10 @@ from weighbridge.estimators.sgais_preparation import (
     WHO,
     Preparation,
 )
-from weighbridge.estimators.sgais_stage import ChunkRows
-from weighbridge.target import Rows, Target
+from weighbridge.estimators.sgais.stage import ChunkRows
+from weighbridge.models.targets import anchored as anchor_module
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
 
 # With 16 islands z is a Student-t of 15 degrees, shrunk by sqrt(13/15): beyond 5 in one case of
 # 12,000.

@@ -7,7 +7,8 @@ import pytest
 from two_modes import BOUND, LEFT, LOG_EVIDENCE, PRIOR, SIGMAS, VARIANCE, run, two_modes, z_score
 
 import weighbridge as wb
-from weighbridge.target import Target, Total
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.total import Total
 
 
 def far_away(p):

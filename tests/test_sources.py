@@ -12,9 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weighbridge.base import DataError, MissingDependencyError
-from weighbridge.data import RowChecker, as_values, num_rows
-from weighbridge.sources import Source, csv_records, open_source, parquet_file
+from weighbridge.core.errors import DataError, MissingDependencyError
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.sources import csv_records, parquet_file
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import as_values, num_rows
 
 
 def refuses(*parts):

@@ -7,7 +7,10 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.target import SPAN_BLOCK, Rows, Span, Target, Tempered
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import SPAN_BLOCK, Span
+from weighbridge.models.targets.tempered import Tempered
 
 NUM_ROWS = 32 * SPAN_BLOCK
 PARTICLES = np.random.default_rng(1).normal(size=(5, 3))

@@ -9,8 +9,8 @@ import pytest
 from test_travel import EXAMPLES, comparison, evidence, posterior
 
 import weighbridge as wb
-from weighbridge.base import PROBABILITY
-from weighbridge.tabular import Tabular
+from weighbridge.core.constants import PROBABILITY
+from weighbridge.core.tables.frames import Tabular
 
 TABLES = {name: thing for name, thing in EXAMPLES.items() if isinstance(thing, Tabular)}
 # What the rows are called, and columns of texts: all others are numbers.

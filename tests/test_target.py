@@ -10,9 +10,13 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.data import pad
-from weighbridge.target import BLOCK_ROWS, Batches, Rows, Subsampled, Target, Tempered, Total
-from weighbridge.target import rows as rows_module
+from weighbridge.data.cutting import pad
+from weighbridge.models.targets import rows as rows_module
+from weighbridge.models.targets.batches import Batches, Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.rows import BLOCK_ROWS, Rows
+from weighbridge.models.targets.tempered import Tempered
+from weighbridge.models.targets.total import Total
 
 # A false alarm of any single comparison in this file has a probability below 1e-6.
 SIGMAS = 5.0

@@ -11,7 +11,7 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
-from weighbridge.estimators.annealing_step import quick_step
+from weighbridge.estimators.annealing.step import quick_step
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
 BOUND = 5.5

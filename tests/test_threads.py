@@ -10,9 +10,9 @@ import time
 import pytest
 
 import weighbridge as wb
-from weighbridge import forking
-from weighbridge.turns import Turns
-from weighbridge.undo import restored_on_error
+from weighbridge.core import forking
+from weighbridge.core.rollback import restored_on_error
+from weighbridge.core.turns import Turns
 
 TINY = wb.SGAIS(num_islands=2, num_particles=8)
 ROWS = wb.zoo.gaussian.simulate(40, seed=1)
@@ -57,7 +57,7 @@ def test_a_call_within_itself_is_refused_also_in_a_thread_that_it_has_started():
     turns = Turns("It")
 
     def through_threads():
-        from weighbridge.parallel import in_threads
+        from weighbridge.core.threads import in_threads
 
         in_threads(lambda _: turns.take(int), {"a": 0, "b": 1})
 

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge import travel
+from weighbridge.core import pickling
 
 STATUS = wb.Status.LOW_ESS
 DRAWS = np.random.default_rng(0).normal(size=(2, 30))
@@ -129,7 +129,7 @@ def same(first, second):
         with_nan = first.dtype.kind == "f"
         return first.dtype == second.dtype and np.array_equal(first, second, equal_nan=with_nan)
     if dataclasses.is_dataclass(first):
-        return same(travel.contents(first), travel.contents(second))
+        return same(pickling.contents(first), pickling.contents(second))
     if isinstance(first, wb.Trace | wb.History):
         return same(vars(first), vars(second))
     if isinstance(first, dict):
@@ -197,7 +197,7 @@ def test_every_status_comes_back_as_itself():
     for flag in wb.Status:
         assert pickle.loads(pickle.dumps(flag)) is flag
         assert copy.deepcopy(flag) is flag
-        assert b"weighbridge.status" not in pickle.dumps(flag)
+        assert b"weighbridge.core.status" not in pickle.dumps(flag)
 
 
 def test_what_cannot_be_pickled_is_left_out_with_a_remark():
@@ -228,7 +228,7 @@ class Own(wb.Evidence):
 
 
 def test_a_class_of_a_user_keeps_its_own_name():
-    own = Own(**travel.contents(evidence()))
+    own = Own(**pickling.contents(evidence()))
     came = pickle.loads(pickle.dumps(own))
     assert type(came) is Own
     assert same(came.samples, own.samples)
@@ -266,9 +266,9 @@ def test_results_of_real_runs_travel(model):
     for result in results:
         assert paths_in(result)[0] == {"weighbridge _from_pickle"}
         came = pickle.loads(pickle.dumps(result))
-        wanted = travel.contents(result)
+        wanted = pickling.contents(result)
         assert same(
-            travel.contents(came), wanted | ({"_extend": None} if "_extend" in wanted else {})
+            pickling.contents(came), wanted | ({"_extend": None} if "_extend" in wanted else {})
         )
         assert str(came) == str(result)
 

@@ -10,15 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import weighbridge as wb
-from weighbridge.columns_read import columns_needed
-from weighbridge.commands import weigh
-from weighbridge.data import RowChecker
-from weighbridge.feeds import chunks, open_feed
-from weighbridge.progress import Silent
-from weighbridge.quarantine import Quarantine
-from weighbridge.rounds import Limits
-from weighbridge.sources import csv_records, open_source
-from weighbridge.tables import Table
+from weighbridge.cli.commands import weigh
+from weighbridge.cli.tables import Table
+from weighbridge.core.progress.rounds import Silent
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.feeds.chunking import chunks
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.quarantine import Quarantine
+from weighbridge.data.sources import csv_records
+from weighbridge.data.sources.opening import open_source
+from weighbridge.models.columns_read import columns_needed
+from weighbridge.weighing.rounds import Limits
 
 SMALL = wb.SGAIS(num_islands=2, num_particles=8)
 

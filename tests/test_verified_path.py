@@ -10,11 +10,11 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.base import Status
-from weighbridge.estimators import crossing
-from weighbridge.estimators.sgais_preparation import EXACT_ROWS
-from weighbridge.segments import SegmentedRun
-from weighbridge.streams import random_numbers
+from weighbridge.core.random import random_numbers
+from weighbridge.core.status import Status
+from weighbridge.estimators.bridging import gaussians
+from weighbridge.estimators.sgais.preparation import EXACT_ROWS
+from weighbridge.weighing.changes.segments import SegmentedRun
 
 SMALL = wb.SGAIS(num_islands=6, num_particles=32)
 
@@ -104,7 +104,7 @@ def test_the_result_crosses_another_bridge_than_the_look_on_the_way():
     """Held against the same draws a path that was put right by them would agree too well."""
     data = wb.zoo.linear.simulate(2 * EXACT_ROWS, seed=1)
     online = wb.Online(wb.zoo.linear.model(), SMALL, seed=0)
-    with mock.patch.object(crossing, "random_numbers", wraps=random_numbers) as drawn:
+    with mock.patch.object(gaussians, "random_numbers", wraps=random_numbers) as drawn:
         stream(online, data, 0, 2 * EXACT_ROWS)
         on_the_way = {call.args for call in drawn.call_args_list}
         online.result()

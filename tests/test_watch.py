@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge import checkpoint, durable, live, watching
-from weighbridge.commands import WatchOptions, watch_table
-from weighbridge.estimators import sgais_run
-from weighbridge.event_log import EventLog
-from weighbridge.history import COMMON
-from weighbridge.live import Lines, OnTerminal, State, choose_display
-from weighbridge.store import CheckpointStore
-from weighbridge.tables import Table
-from weighbridge.watching import Keeping, Plan, watch
+from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.tables import Table
+from weighbridge.core import atomic_write, checkpoint_file
+from weighbridge.estimators.sgais import run
+from weighbridge.monitoring import terminal, watching
+from weighbridge.monitoring.checkpoint_store import CheckpointStore
+from weighbridge.monitoring.event_log import EventLog
+from weighbridge.monitoring.terminal import Lines, OnTerminal, State, choose_display
+from weighbridge.monitoring.watching import Keeping, Plan, watch
+from weighbridge.weighing.online_comparison.history import COMMON
 
 pytestmark = pytest.mark.long
 
@@ -47,7 +48,7 @@ def events(folder, kind=None):
 def saved(folder):
     """The newest checkpoint, without its clocks."""
     latest = CheckpointStore(folder / "checkpoints").latest()
-    arrays, metadata = checkpoint.read(latest.path, "weighbridge.online_comparison.5")
+    arrays, metadata = checkpoint_file.read(latest.path, "weighbridge.online_comparison.5")
     clock = COMMON.index("elapsed")
     arrays["history"] = np.delete(arrays["history"], clock, axis=0)
     text = json.dumps(without_clocks(metadata), sort_keys=True)
@@ -128,7 +129,7 @@ def stop_amid(monkeypatch):
     """Stop a watch within a chunk, by the number of the call that anneals it, without grace."""
 
     def prepared(number):
-        stop, original, calls = threading.Event(), sgais_run.anneal, []
+        stop, original, calls = threading.Event(), run.anneal, []
 
         def stopping(*args, **options):
             calls.append(0)
@@ -137,7 +138,7 @@ def stop_amid(monkeypatch):
             return original(*args, **options)
 
         monkeypatch.setattr(watching, "GRACE", 0.0)
-        monkeypatch.setattr(sgais_run, "anneal", stopping)
+        monkeypatch.setattr(run, "anneal", stopping)
         return stop
 
     return prepared
@@ -186,7 +187,7 @@ def test_a_kill_at_any_call_of_a_write_loses_nothing(tmp_path, monkeypatch):
     alone = tmp_path / "alone"
     watch(plan(), ROWS[:200], alone, keeping=OFTEN)
     expected = saved(alone)
-    monkeypatch.setattr(durable, "PIECE", 1 << 12)
+    monkeypatch.setattr(atomic_write, "PIECE", 1 << 12)
 
     class Failing:
         def __init__(self, last):
@@ -208,7 +209,7 @@ def test_a_kill_at_any_call_of_a_write_loses_nothing(tmp_path, monkeypatch):
         folder = tmp_path / f"run{number}"
         failing = Failing(number)
         with monkeypatch.context() as patch:
-            patch.setattr(durable, "os", failing)
+            patch.setattr(atomic_write, "os", failing)
             try:
                 watch(plan(), ROWS[:200], folder, keeping=OFTEN)
                 ended = True
@@ -235,8 +236,8 @@ def test_a_full_disk_is_told_and_the_watch_goes_on(tmp_path, monkeypatch, name):
 
     display = Chunky()
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "os", Full())
-        patch.setattr(durable, "PIECE", 1 << 12)
+        patch.setattr(atomic_write, "os", Full())
+        patch.setattr(atomic_write, "PIECE", 1 << 12)
         found = watch(plan(), ROWS, tmp_path, display=display, keeping=OFTEN)
     assert found.rows == 400
     assert any("No space left" in text and "are kept" in text for text in display.said)
@@ -244,7 +245,7 @@ def test_a_full_disk_is_told_and_the_watch_goes_on(tmp_path, monkeypatch, name):
     store = CheckpointStore(tmp_path / "checkpoints")
     latest = store.latest()
     if latest is not None:
-        assert checkpoint.verify(latest.path)
+        assert checkpoint_file.verify(latest.path)
     again = watch(plan(), ROWS, tmp_path, keeping=OFTEN)
     assert again.rows == 400
 
@@ -355,7 +356,7 @@ def test_without_a_terminal_there_are_lines():
 
 
 def test_lines_announce_what_lasts_and_once(monkeypatch):
-    monkeypatch.setattr(live, "PATIENCE", 0.02)
+    monkeypatch.setattr(terminal, "PATIENCE", 0.02)
     stream = io.StringIO()
     lines = Lines(stream)
     lines.announce("reading")

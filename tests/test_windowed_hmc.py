@@ -17,8 +17,8 @@ from chains import (
 )
 
 import weighbridge as wb
-from weighbridge.kernels.hmc import HMCState
-from weighbridge.kernels.leapfrog import leapfrog
+from weighbridge.sampling.kernels.hmc import HMCState
+from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
 
 SCALE = np.array([[1.0, 0.0], [0.7, 0.5]])
 

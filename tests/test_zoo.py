@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from weighbridge.base import DataError, ModelError
-from weighbridge.lags import lagged
-from weighbridge.model_rows import check_row_function
+from weighbridge.core.errors import DataError, ModelError
+from weighbridge.data.lags import lagged
+from weighbridge.models.row_likelihood import check_row_function
 from weighbridge.zoo import autoregressive, entries, gaussian, linear, logistic, mixture, parse
 
 # --- exact evidences -----------------------------------------------------------------------

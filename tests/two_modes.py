@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge.numerics import jit
+from weighbridge.core.compilation import jit
 
 # Means over 16 independent chains, in units of their error: Student-t with 15 degrees, beyond 4
 # in one of 900 cases.

@@ -11,8 +11,8 @@ import numpy as np
 import weighbridge as wb
 from benchmarks.weather.week_worker import CHUNK, METHOD, MODELS, SEED
 from weighbridge import OnlineComparison
-from weighbridge.comparison import Comparison
-from weighbridge.store import CheckpointStore
+from weighbridge.monitoring.checkpoint_store import CheckpointStore
+from weighbridge.weighing.comparison import Comparison
 from weighbridge.zoo.registry import parse
 
 

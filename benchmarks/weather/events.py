@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.weather.hostile_text import cut_off, flipped
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
-from weighbridge.event_log import EVENTS
-from weighbridge.reporting import write_report
+from weighbridge.monitoring.event_log import EVENTS
+from weighbridge.monitoring.report.writing import write_report
 
 ODD: list[Any] = [
     *(None, True, "", [], {}, -1, 0, 10**400, -(10**400), 1e308, -1e-308, 2**63, 0.1, "NaN"),

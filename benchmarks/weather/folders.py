@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.weather.rows import Reader, Reading, Row, csv_lines, csv_text, draw, judge
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
 from weighbridge import WeighbridgeError
-from weighbridge.feeds import Chunks
+from weighbridge.data.feeds.chunking import Chunks
 
 SIZE = 7
 # None so many times in a row: nothing more comes. Files settle after a hundredth of a second.

@@ -13,8 +13,10 @@ import numpy as np
 
 from benchmarks.weather import memory
 from benchmarks.weather.verdict import Came, Verdict
-from weighbridge.data import RowChecker
-from weighbridge.feeds import Chunk, Chunks, Continuity, chunks, open_feed
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.feeds.chunking import Chunk, Chunks, chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.opening import open_feed
 
 Row = tuple[float, ...]
 NAMES = ("a", "y")

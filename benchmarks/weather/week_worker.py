@@ -14,11 +14,12 @@ import threading
 from pathlib import Path
 
 from benchmarks.kills_worker import Counted
-from weighbridge import SGAIS, WeighbridgeError, durable
-from weighbridge.commands import WatchOptions, watch_table
-from weighbridge.live import Lines
-from weighbridge.tables import Table
-from weighbridge.watching import Keeping
+from weighbridge import SGAIS, WeighbridgeError
+from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.tables import Table
+from weighbridge.core import atomic_write
+from weighbridge.monitoring.terminal import Lines
+from weighbridge.monitoring.watching import Keeping
 
 MODELS = ("gaussian", "gaussian:2")
 METHOD = SGAIS(num_islands=2, num_particles=8, reservoir=500)
@@ -31,8 +32,8 @@ TYPED = 3
 def main() -> int:
     source, directory, call, *still = sys.argv[1:]
     if int(call):
-        durable.os = Counted(int(call))  # type: ignore[attr-defined]
-        durable.PIECE = 1 << 12
+        atomic_write.os = Counted(int(call))  # type: ignore[attr-defined]
+        atomic_write.PIECE = 1 << 12
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     options = WatchOptions(

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge.base import Array
-from weighbridge.model import Model
-from weighbridge.prediction import Function
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
+from weighbridge.results.prediction import Function
 
 ALL, NONE = "all features", "no features"
 # Data of another width compile nothing while they fill up the same number of columns.

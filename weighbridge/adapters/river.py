@@ -11,11 +11,11 @@ import numpy as np
 
 from weighbridge.adapters.defaults import Scaling, classification, fill_columns
 from weighbridge.adapters.weigher import Weigher, class_probabilities, label_functions
-from weighbridge.base import DataError, MethodError, MissingDependencyError
-from weighbridge.estimators import Method
-from weighbridge.model import Model
-from weighbridge.numerics import check_count
-from weighbridge.online_comparison import OnlineComparison
+from weighbridge.core.checks import check_count
+from weighbridge.core.errors import DataError, MethodError, MissingDependencyError
+from weighbridge.estimators.methods import Method
+from weighbridge.models.model import Model
+from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 
 try:
     from river import base
@@ -93,7 +93,7 @@ class RiverClassifier(base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        from weighbridge.estimators import SGAIS
+        from weighbridge.estimators.sgais.sgais import SGAIS
 
         yield {"method": SGAIS(num_islands=4, num_particles=16)}
 

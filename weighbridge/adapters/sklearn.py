@@ -21,11 +21,11 @@ from weighbridge.adapters.weigher import (
     label_functions,
     mean_and_variance,
 )
-from weighbridge.base import DataError, MethodError, MissingDependencyError
-from weighbridge.estimators import Method
-from weighbridge.model import Model
-from weighbridge.online_comparison import OnlineComparison
-from weighbridge.prediction import Function
+from weighbridge.core.errors import DataError, MethodError, MissingDependencyError
+from weighbridge.estimators.methods import Method
+from weighbridge.models.model import Model
+from weighbridge.results.prediction import Function
+from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -14,15 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge import checkpoint
-from weighbridge.base import Array, ModelError, PyTree
-from weighbridge.comparison_state import SCHEMA
-from weighbridge.data import num_rows, pad, split
-from weighbridge.estimators import Method
-from weighbridge.model import Model
-from weighbridge.numerics import double_precision
-from weighbridge.online_comparison import OnlineComparison
-from weighbridge.prediction import Function
+from weighbridge.core import checkpoint_file
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.errors import ModelError
+from weighbridge.core.types import Array, PyTree
+from weighbridge.data.cutting import pad, split
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.methods import Method
+from weighbridge.models.model import Model
+from weighbridge.results.prediction import Function
+from weighbridge.weighing.online_comparison.checkpoint import SCHEMA
+from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 
 # What pickles hold that do not say it.
 FIRST_SCHEMA = "weighbridge.online_comparison.4"
@@ -103,7 +105,7 @@ class Weigher:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run"
             self.comparison.save(path)
-            arrays, metadata = checkpoint.read(path, SCHEMA)
+            arrays, metadata = checkpoint_file.read(path, SCHEMA)
         return {
             "models": self.models,
             "functions": self.functions,
@@ -119,7 +121,7 @@ class Weigher:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run"
             schema = state.get("schema", FIRST_SCHEMA)
-            checkpoint.write(path, schema, state["arrays"], state["metadata"])
+            checkpoint_file.write(path, schema, state["arrays"], state["metadata"])
             self.comparison = OnlineComparison.load(path, self.models, self.method)
 
 

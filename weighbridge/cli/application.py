@@ -54,7 +54,7 @@ def report(
     ] = None,
 ) -> None:
     """One self-contained HTML page of what a watch has found so far."""
-    from weighbridge.reporting import write_report
+    from weighbridge.monitoring.report.writing import write_report
 
     print(write_report(directory, output), flush=True)
 
@@ -79,7 +79,7 @@ def demo(
     ),
 ) -> None:
     """A stream whose world changes twice, weighed online by mixtures of 3, 5 and 7 components."""
-    from weighbridge import demo as demonstration
+    from weighbridge.cli import demo as demonstration
 
     demonstration.run(rows, seed, output)
 

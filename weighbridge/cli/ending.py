@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     import threading
 
-    from weighbridge.progress import Reporter
+    from weighbridge.core.progress.rounds import Reporter
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -48,7 +48,7 @@ def answering(command: Callable[Parameters, None]) -> Callable[Parameters, None]
             print("weighbridge: interrupted", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except Exception as error:
-            from weighbridge.base import WeighbridgeError
+            from weighbridge.core.errors import WeighbridgeError
 
             if not isinstance(error, WeighbridgeError):
                 raise
@@ -71,8 +71,8 @@ def giving_back(reporter: Reporter) -> Iterator[None]:
 
     What it does is reported, also while modules are loaded.
     """
-    from weighbridge.announcing import announce
-    from weighbridge.interrupts import interruptible
+    from weighbridge.core.interrupts import interruptible
+    from weighbridge.core.progress.announcing import announce
 
     announce(reporter, "loading")
     say = functools.partial(announce, reporter, at_once=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weighbridge.estimators import Method
-    from weighbridge.progress import Reporter
+    from weighbridge.core.progress.rounds import Reporter
+    from weighbridge.estimators.methods import Method
 
 
 class OnBadRow(enum.StrEnum):
@@ -127,8 +127,8 @@ def choose_method(
     """
     from dataclasses import fields, replace
 
-    from weighbridge.base import MethodError
-    from weighbridge.estimators import resolve
+    from weighbridge.core.errors import MethodError
+    from weighbridge.estimators.methods import resolve
 
     chosen = resolve(name)
     settings = {
@@ -152,6 +152,6 @@ def choose_method(
 
 def reporter_of(quiet: bool) -> Reporter:
     """What shows the progress, unless it is to be quiet."""
-    from weighbridge.progress import choose_reporter
+    from weighbridge.core.progress.rounds import choose_reporter
 
     return choose_reporter(not quiet)

@@ -106,17 +106,17 @@ def watch(
         raise typer.BadParameter("give one model or more, and then the source")
     import threading
 
-    from weighbridge.announcing import announce
-    from weighbridge.live import choose_display
+    from weighbridge.core.progress.announcing import announce
+    from weighbridge.monitoring.terminal import choose_display
 
     display = choose_display(quiet)
     stop = threading.Event()
     with contextlib.closing(display):
         announce(display, "loading")
-        from weighbridge.changes import Changes
-        from weighbridge.commands import WatchOptions, watch_table
-        from weighbridge.tables import Table
-        from weighbridge.watching import Keeping
+        from weighbridge.cli.commands import WatchOptions, watch_table
+        from weighbridge.cli.tables import Table
+        from weighbridge.monitoring.watching import Keeping
+        from weighbridge.weighing.changes.settings import Changes
 
         *names, source = models_and_source
         chosen = choose_method(method, particles, islands, None, batch_size, reservoir, half_life)

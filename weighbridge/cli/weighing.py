@@ -64,14 +64,16 @@ def evidence(
     """
     reporter = reporter_of(quiet)
     with giving_back(reporter):
-        from weighbridge import checkpoint, commands, plots
-        from weighbridge.rounds import Limits
-        from weighbridge.tables import Table
+        from weighbridge.cli import commands
+        from weighbridge.cli.tables import Table
+        from weighbridge.core import checkpoint_file
+        from weighbridge.plots.canvas import check_figure_place, save_figure
+        from weighbridge.weighing.rounds import Limits
 
         if save is not None:
-            checkpoint.check_place(save)
+            checkpoint_file.check_place(save)
         if plot is not None:
-            plots.check_figure_place(plot)
+            check_figure_place(plot)
         table = Table(data, target, features, standardise, schema)
         chosen = choose_method(method, particles, islands, chunk_size, batch_size)
         limits = Limits(tolerance, time_limit)
@@ -83,7 +85,7 @@ def evidence(
         if save is not None:
             result.save(save)
         if plot is not None:
-            plots.save_figure(result.plot(), plot)
+            save_figure(result.plot(), plot)
 
 
 @answering
@@ -121,14 +123,15 @@ def compare(
         raise typer.BadParameter("give two models or more, and then the data")
     reporter = reporter_of(quiet)
     with giving_back(reporter):
-        from weighbridge import commands, plots
-        from weighbridge.comparing import compare_results
-        from weighbridge.rounds import Limits
-        from weighbridge.tables import Table
+        from weighbridge.cli import commands
+        from weighbridge.cli.tables import Table
+        from weighbridge.plots.canvas import check_figure_place, save_figure
+        from weighbridge.weighing.comparing import compare_results
+        from weighbridge.weighing.rounds import Limits
 
         *names, data = models_and_data
         if plot is not None:
-            plots.check_figure_place(plot)
+            check_figure_place(plot)
         table = Table(data, target, features, standardise, schema)
         chosen = choose_method(method, particles, islands, chunk_size, batch_size)
         limits = Limits(tolerance, time_limit)
@@ -139,4 +142,4 @@ def compare(
         comparison = compare_results(results, missing=missing)
         print(comparison.to_json() if json else comparison, flush=True)
         if plot is not None and comparison.is_complete:
-            plots.save_figure(comparison.plot(), plot)
+            save_figure(comparison.plot(), plot)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from jax import tree_util
 
-from weighbridge.base import DataError
+from weighbridge.core.errors import DataError
 from weighbridge.data.columns import NumpyArray, row_name
+from weighbridge.data.quarantine import BadRow, Quarantine, Unread
 from weighbridge.data.values import Values, as_values, column_names, num_rows
-from weighbridge.quarantine import BadRow, Quarantine, Unread
 
 # From a block to the names of its columns that are read; None if all of them are, or may be.
 ColumnsRead = Callable[[Values], "set[str] | None"]

@@ -10,9 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import DataError
-from weighbridge.data.optional import is_a, require
-from weighbridge.numerics import own
+from weighbridge.core.compilation import own
+from weighbridge.core.errors import DataError
+from weighbridge.core.optional import is_a, require
 
 NumpyArray = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from jax import tree_util
 
-from weighbridge.base import DataError
+from weighbridge.core.errors import DataError
 from weighbridge.data.columns import NumpyArray
 from weighbridge.data.values import Values, num_rows
 

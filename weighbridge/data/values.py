@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree_util
 
-from weighbridge.base import DataError, PyTree
+from weighbridge.core.errors import DataError
+from weighbridge.core.optional import is_a
+from weighbridge.core.types import PyTree
 from weighbridge.data.columns import NumpyArray, UnusableColumnError, as_array
-from weighbridge.data.optional import is_a
 
 Values = PyTree
 # Columns that were left out, by name, and what is wrong with each, for whoever asks for it.

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from weighbridge.base import MethodError
+from weighbridge.core.errors import MethodError
 from weighbridge.diagnostics.draws import array_stats, check_draws, of_entries
 
 # Sokal (1997): the window is this many autocorrelation lengths wide.

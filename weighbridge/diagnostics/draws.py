@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import MethodError
-from weighbridge.export import scalar_entries
+from weighbridge.core.errors import MethodError
+from weighbridge.core.tables.summaries import scalar_entries
 
 # Fewer draws of a chain tell nothing: it cannot be split and still vary.
 MIN_DRAWS = 4

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import MethodError
+from weighbridge.core.errors import MethodError
 from weighbridge.diagnostics.draws import array_stats, check_draws
 
 

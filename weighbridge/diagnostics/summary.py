@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import PROBABILITY, MethodError
+from weighbridge.core.constants import PROBABILITY
+from weighbridge.core.errors import MethodError
+from weighbridge.core.tables.summaries import highest_density_interval
+from weighbridge.core.tables.table import Table
 from weighbridge.diagnostics.convergence import ess, mcse, rhat
 from weighbridge.diagnostics.draws import scalar_chains
-from weighbridge.export import Table, highest_density_interval
 
 
 class Summary(Table):

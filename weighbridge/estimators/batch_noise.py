@@ -9,11 +9,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from weighbridge.anchor import Anchored
-from weighbridge.base import Array
-from weighbridge.model import Model
-from weighbridge.numerics import jit
-from weighbridge.target import SPAN_BLOCK
+from weighbridge.core.compilation import jit
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
+from weighbridge.models.targets.anchored import Anchored
+from weighbridge.models.targets.span import SPAN_BLOCK
 
 # Batches from whose differences the noise is measured, at least, and positions it is measured at.
 LEAST_BATCHES = 8

@@ -5,18 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-from weighbridge.base import MethodError
-from weighbridge.estimators.ais import AIS
-from weighbridge.estimators.ibis import IBIS
-from weighbridge.estimators.prior_sampling import PriorSampling
-from weighbridge.estimators.published import PublishedSGAIS
+from weighbridge.core.errors import MethodError
+from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.sequential import SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
-from weighbridge.estimators.sgais import SGAIS
-from weighbridge.estimators.smc import SMC
-from weighbridge.estimators.tempering import Tempering
-from weighbridge.estimators.thermodynamic import Thermodynamic
-from weighbridge.model import Model
+from weighbridge.estimators.sgais.published import PublishedSGAIS
+from weighbridge.estimators.sgais.sgais import SGAIS
+from weighbridge.estimators.tempering.ais import AIS
+from weighbridge.estimators.tempering.prior_sampling import PriorSampling
+from weighbridge.estimators.tempering.smc import SMC
+from weighbridge.estimators.tempering.tempering import Tempering
+from weighbridge.estimators.tempering.thermodynamic import Thermodynamic
+from weighbridge.models.model import Model
 
 Method = SGAIS | PublishedSGAIS | IBIS | SequentialSGMCMC | Tempering
 

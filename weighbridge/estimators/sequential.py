@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, ModelError, PyTree, Status
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.model import Model, unravel_positions
-from weighbridge.numerics import jit
-from weighbridge.particles import Combined
-from weighbridge.result import Evidence
-from weighbridge.target import Rows
+from weighbridge.core.compilation import jit
+from weighbridge.core.errors import ModelError
+from weighbridge.core.islands import Combined
+from weighbridge.core.status import Status
+from weighbridge.core.types import Array, PyTree
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.models.model import Model, unravel_positions
+from weighbridge.models.targets.rows import Rows
+from weighbridge.results.evidence_result import Evidence
 
 
 class Kept(NamedTuple):

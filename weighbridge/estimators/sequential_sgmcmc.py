@@ -12,23 +12,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.base import Array, Kernel, MethodError, PyTree, Status
-from weighbridge.data import join, num_rows, pad, rechunk
-from weighbridge.estimators.anneal import Annealed, anneal
-from weighbridge.estimators.checks import require_counts
-from weighbridge.estimators.cloud import Cloud
-from weighbridge.estimators.moves import Repeat
-from weighbridge.estimators.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
-from weighbridge.estimators.reweighting import Settings
+from weighbridge.core.checks import require_counts
+from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.errors import MethodError
+from weighbridge.core.islands import Combined, combine_islands
+from weighbridge.core.status import Status
+from weighbridge.core.types import Array, Kernel, PyTree
+from weighbridge.data.cutting import join, pad, rechunk
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.moves.kernels import Repeat
+from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.sequential import HeldMethod, SequentialMethod
-from weighbridge.estimators.smc import SMC
-from weighbridge.estimators.streamed import FEW_PARTICLES
-from weighbridge.model import EDGE, Model
-from weighbridge.numerics import double_precision, jit
-from weighbridge.particles import Combined, combine_islands
-from weighbridge.priors import Parameters
-from weighbridge.result import Evidence
-from weighbridge.target import Rows
+from weighbridge.estimators.sgais.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
+from weighbridge.estimators.sgais.streamed import FEW_PARTICLES
+from weighbridge.estimators.tempering.smc import SMC
+from weighbridge.models.model import EDGE, Model
+from weighbridge.models.priors import Parameters
+from weighbridge.models.targets.rows import Rows
+from weighbridge.results.evidence_result import Evidence
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weighbridge.base import CheckpointError, MethodError, MissingDependencyError
-from weighbridge.checkpoint import check_place
+from weighbridge.core.checkpoint_file import check_place
+from weighbridge.core.errors import CheckpointError, MethodError, MissingDependencyError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

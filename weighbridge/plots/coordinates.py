@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weighbridge.base import MethodError
-from weighbridge.export import scalar_entries
+from weighbridge.core.errors import MethodError
+from weighbridge.core.tables.summaries import scalar_entries
 from weighbridge.plots.labelling import check_names
 
 MAX_COORDINATES = 8

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weighbridge.base import MethodError
-from weighbridge.export import scalar_entries
+from weighbridge.core.errors import MethodError
+from weighbridge.core.tables.summaries import scalar_entries
 
 Found = TypeVar("Found")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weighbridge.base import PROBABILITY
-from weighbridge.export import highest_density_interval
+from weighbridge.core.constants import PROBABILITY
+from weighbridge.core.tables.summaries import highest_density_interval
 from weighbridge.plots.canvas import (
     COLOURS,
     TRUTH,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weighbridge.base import PROBABILITY
+from weighbridge.core.constants import PROBABILITY
 from weighbridge.plots.canvas import (
     COLOURS,
     check_probability,

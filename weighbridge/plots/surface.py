@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from weighbridge.base import MethodError
+from weighbridge.core.errors import MethodError
 from weighbridge.plots.canvas import new_figure, short_names, tidy
 
 if TYPE_CHECKING:

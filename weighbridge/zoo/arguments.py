@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from weighbridge.base import ModelError
+from weighbridge.core.errors import ModelError
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:

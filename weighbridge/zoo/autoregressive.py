@@ -12,8 +12,9 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.special import gammaln
 
-from weighbridge.base import Array, DataError, ModelError
-from weighbridge.model import Model
+from weighbridge.core.errors import DataError, ModelError
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count, check_finite, check_positive
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -155,7 +156,7 @@ def log_evidence(
 ) -> float:
     """Exact log evidence of the model on lagged rows, conditional on the rows before the first.
 
-    >>> from weighbridge.lags import lagged
+    >>> from weighbridge.data.lags import lagged
     >>> rows = lagged(simulate(200), order=2)
     >>> round(log_evidence(rows, order=1), 4), round(log_evidence(rows, order=2), 4)
     (-287.8431, -284.8526)
@@ -197,7 +198,7 @@ def log_evidence_path(
     Returns:
         One log evidence for each entry of ``rows``.
 
-    >>> from weighbridge.lags import lagged
+    >>> from weighbridge.data.lags import lagged
     >>> log_evidence_path(lagged(simulate(200), order=2), [0, 10, 198], order=2).round(4)
     array([   0.    ,  -12.4707, -284.8526])
 

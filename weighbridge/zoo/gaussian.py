@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge.base import Array, DataError
-from weighbridge.model import Model
+from weighbridge.core.errors import DataError
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count, check_finite, check_positive
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)

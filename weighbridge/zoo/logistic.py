@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge.base import Array, PyTree
-from weighbridge.model import Model
+from weighbridge.core.types import Array, PyTree
+from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import AffineTransform
 
-from weighbridge.base import Array, ModelError
-from weighbridge.model import Model
+from weighbridge.core.errors import ModelError
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count
 
 # Draws from the prior among which a simulation takes the one with the clearest clusters.

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.base import DataError, ModelError, PyTree
-from weighbridge.model import Model
+from weighbridge.core.errors import DataError, ModelError
+from weighbridge.core.types import PyTree
+from weighbridge.models.model import Model
 from weighbridge.zoo import autoregressive, gaussian, linear, logistic, mixture
 
 # What people call these models, besides their names here.

@@ -1,0 +1,416 @@
+"""Criticism of a posterior by the rows it was made from: leave-one-out prediction and WAIC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weighbridge.checking.pointwise import Draws, draws_of, rows_of
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.core.pickling import travels
+from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
+from weighbridge.core.tables.notebook import Page, Shown
+from weighbridge.core.tables.table import Table
+from weighbridge.data.values import num_rows
+from weighbridge.diagnostics import ess
+from weighbridge.models.model import Model
+from weighbridge.models.row_values import row_blocks
+from weighbridge.plots.elpd import plot_elpd, plot_elpd_comparison
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
+
+# Vehtari et al. (2024): beyond it importance weights are not to be trusted.
+MAX_PARETO_K = 0.7
+# Vehtari, Gelman & Gabry (2017): beyond this variance of a row's log-likelihood WAIC is not.
+MAX_VARIANCE = 0.4
+# The tail that the Pareto distribution is fitted to is a fifth of few draws, and at least five.
+MIN_DRAWS = 25
+# Sivula, Magnusson & Vehtari (2020): smaller differences are no reason to prefer a model.
+SMALL_DIFFERENCE = 4.0
+
+
+@travels()
+@dataclass(frozen=True, eq=False, repr=False)
+class Elpd(Tabular, Shown):
+    """Expected log pointwise predictive density: how well new rows like these are predicted.
+
+    Attributes:
+        elpd: the estimate, summed over the rows, in nats; larger is better.
+        std_error: its standard error, by the variation over rows.
+        effective_parameters: how much the fit to the rows exceeds it (p_loo, p_waic).
+        method: "loo" or "waic".
+        pointwise: contribution of each row (of one, where rows are repeated).
+        weight: how often each row counts.
+        pareto_k: of each row's importance weights, for "loo"; empty for "waic".
+        warnings: what speaks against the estimate, with its remedy.
+    """
+
+    elpd: float
+    std_error: float
+    effective_parameters: float
+    method: str
+    pointwise: np.ndarray
+    weight: np.ndarray
+    pareto_k: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def num_observations(self) -> int:
+        """Rows, repeated ones counted."""
+        return round(float(self.weight.sum()))
+
+    def __str__(self) -> str:
+        head = (
+            f"elpd {self.elpd:.2f} +- {_written(self.std_error)} ({self.method}, "
+            f"{self.num_observations:,} observations, {self.effective_parameters:.3g} effective "
+            "parameters)"
+        )
+        return "\n".join([head, *(f"  {text}" for text in self.warnings)])
+
+    def __repr__(self) -> str:
+        return f"<Elpd: {str(self).splitlines()[0]}; {len(self.warnings)} warnings>"
+
+    def _frame(self) -> Frame:
+        columns = {"elpd": self.pointwise, "weight": self.weight}
+        return Frame(columns | ({"pareto_k": self.pareto_k} if len(self.pareto_k) else {}))
+
+    def _page(self) -> Page:
+        cells = [f"{self.elpd:.2f}", _written(self.std_error), f"{self.effective_parameters:.3g}"]
+        columns = ["elpd", "+-", "effective parameters"]
+        if len(self.pareto_k):
+            counted = self.pareto_k[self.weight > 0]
+            columns += ["largest Pareto k", f"rows above {MAX_PARETO_K}"]
+            cells += [f"{np.max(counted):.2f}", f"{np.sum(counted > MAX_PARETO_K):,}"]
+        return Page(str(self).splitlines()[0], columns, {self.method: cells}, self.warnings)
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """What every row adds, and for "loo" the Pareto k of its weights, by row.
+
+        Rows whose k is too large have crosses, and the worst their numbers; where there is none,
+        the rows that are predicted worst have theirs. Rows of weight 0 are left out.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes (for "waic"
+                one).
+        """
+        rows = np.flatnonzero(self.weight > 0)
+        return plot_elpd(
+            rows,
+            self.pointwise[rows],
+            self.pareto_k[rows] if len(self.pareto_k) else self.pareto_k,
+            title=str(self).splitlines()[0],
+            largest_k=MAX_PARETO_K,
+            axes=axes,
+        )
+
+
+@double_precision
+def loo(posterior: Any, model: Model, data: Any) -> Elpd:
+    r"""Leave-one-out predictive density, by Pareto-smoothed importance sampling.
+
+    .. math:: \text{elpd} = \sum_i \log p(y_i | y_{-i}) \approx \sum_i \log
+              \frac{\sum_s w_{is} \, p(y_i | \theta_s)}{\sum_s w_{is}},
+              \qquad w_{is} \propto 1 / p(y_i | \theta_s)
+
+    with the largest weights of each row smoothed by a generalised Pareto distribution, whose
+    shape k tells whether they can be trusted. Where rows are repeated (``weight``), one copy is
+    left out.
+
+    Args:
+        posterior: a result with posterior draws, or draws by parameter name, chains x draws x
+            shape; of all the rows.
+        model: with a log-likelihood of rows.
+        data: the rows.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(50, mean=0.0, seed=1)
+    >>> mu = data.sum() / 51 + np.random.default_rng(0).normal(size=(4, 500)) / 51**0.5
+    >>> print(loo({"mu": mu}, wb.zoo.gaussian.model(), data))
+    elpd ... (loo, 50 observations, ... effective parameters)
+
+    Reference: Vehtari, Gelman & Gabry (2017), Statistics and Computing 27:1413-1432; Vehtari,
+    Simpson, Gelman, Yao & Gabry (2024), Journal of Machine Learning Research 25(72).
+    """
+    draws = draws_of(posterior, model)
+    model.require_rows()
+    if len(draws.log_weights) < MIN_DRAWS:
+        raise MethodError(
+            f"loo fits the tail of importance weights and needs {MIN_DRAWS} draws or more; there "
+            f"are {len(draws.log_weights)}."
+        )
+    values, weight = rows_of(model, data)
+    efficiency = _efficiency(draws)
+    pointwise, fitted, shape = (np.empty(num_rows(values)) for _ in range(3))
+    for rows, block in row_blocks(model, draws.samples, values):
+        _check_values(block, rows)
+        for row, log_likelihoods in zip(range(rows.start, rows.stop), block.T):
+            smooth, shape[row] = _smoothed(draws.log_weights - log_likelihoods, efficiency)
+            pointwise[row] = _log_sum(smooth + log_likelihoods)
+            fitted[row] = _log_sum(draws.log_weights + log_likelihoods)
+    bad = np.flatnonzero((shape > MAX_PARETO_K) & (weight > 0))
+    warnings: tuple[str, ...] = ()
+    if len(bad):
+        worst = bad[np.argsort(-shape[bad])][:5]
+        named = ", ".join(f"{row} ({shape[row]:.2f})" for row in worst)
+        warnings = (
+            f"Pareto k is above {MAX_PARETO_K} for {len(bad):,} of {len(shape):,} rows: {named}"
+            f"{' and more' if len(bad) > len(worst) else ''}. These rows pull the posterior so far "
+            "that it does not tell what it would be without them. Look at them: outliers ask for a "
+            "likelihood with heavier tails; or run the model without them.",
+        )
+    return _elpd("loo", pointwise, fitted - pointwise, weight, shape, warnings)
+
+
+@double_precision
+def waic(posterior: Any, model: Model, data: Any) -> Elpd:
+    r"""The widely applicable information criterion, as an expected log predictive density.
+
+    .. math:: \text{elpd} = \sum_i \log \frac1S \sum_s p(y_i | \theta_s)
+              - \sum_i \operatorname{Var}_s \log p(y_i | \theta_s)
+
+    (Watanabe's WAIC is -2 times this, or its negative mean.) It agrees with ``loo`` where the
+    posterior is regular; prefer that, whose diagnostics tell more.
+
+    Args:
+        posterior: a result with posterior draws, or draws by parameter name, chains x draws x
+            shape; of all the rows.
+        model: with a log-likelihood of rows.
+        data: the rows.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(50, mean=0.0, seed=1)
+    >>> mu = data.sum() / 51 + np.random.default_rng(0).normal(size=(4, 500)) / 51**0.5
+    >>> result = waic({"mu": mu}, wb.zoo.gaussian.model(), data)
+    >>> abs(result.elpd - loo({"mu": mu}, wb.zoo.gaussian.model(), data).elpd) < 0.05
+    True
+
+    Reference: Watanabe (2010), Journal of Machine Learning Research 11:3571-3594.
+    """
+    draws = draws_of(posterior, model)
+    model.require_rows()
+    values, weight = rows_of(model, data)
+    fitted, variance = np.empty(num_rows(values)), np.empty(num_rows(values))
+    share = np.exp(draws.log_weights)
+    if len(share) < 2:
+        raise MethodError("waic needs two draws or more: it is made of a variance over draws.")
+    unbiased = 1 / (1 - np.sum(share**2))
+    for rows, block in row_blocks(model, draws.samples, values):
+        _check_values(block, rows)
+        fitted[rows] = [_log_sum(draws.log_weights + column) for column in block.T]
+        variance[rows] = unbiased * (share @ (block - share @ block) ** 2)
+    num_bad = int(np.sum((variance > MAX_VARIANCE) & (weight > 0)))
+    warnings: tuple[str, ...] = ()
+    if num_bad:
+        warnings = (
+            f"The log-likelihood of {num_bad:,} of {len(variance):,} rows varies by more than "
+            f"{MAX_VARIANCE} over the posterior: WAIC is then not to be trusted. Use wb.loo.",
+        )
+    return _elpd("waic", fitted - variance, variance, weight, np.empty(0), warnings)
+
+
+def _elpd(
+    method: str,
+    pointwise: np.ndarray,
+    penalty: np.ndarray,
+    weight: np.ndarray,
+    pareto_k: np.ndarray,
+    warnings: tuple[str, ...],
+) -> Elpd:
+    total, error = _sum_over_rows(pointwise, weight)
+    effective = _sum_over_rows(penalty, weight)[0]
+    return Elpd(total, error, effective, method, pointwise, weight, pareto_k, warnings)
+
+
+def _sum_over_rows(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """A sum over rows, each as often as it counts, and its standard error."""
+    counted = weight > 0
+    values, weight = values[counted], weight[counted]
+    count = float(weight.sum())
+    total = float(weight @ values)
+    variance = float(weight @ (values - total / count) ** 2) / count
+    return total, math.sqrt(count * variance)
+
+
+def _efficiency(draws: Draws) -> float:
+    """Effective sample size over the number of draws; weighted draws are taken as independent."""
+    if not draws.num_chains:
+        return 1.0
+    found = [np.ravel(ess(draws.by_chain(array), "mean")) for array in draws.samples.values()]
+    known = np.concatenate(found)[np.isfinite(np.concatenate(found))]
+    return min(float(known.mean()) / len(draws.log_weights), 1.0) if len(known) else 1.0
+
+
+def _smoothed(log_ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, float]:
+    """Log importance weights, normalised, their largest smoothed; and the shape k of the tail."""
+    from arviz_stats.base import array_stats
+
+    try:
+        with np.errstate(all="ignore"):
+            smooth, shape = array_stats.psislw(-log_ratios, r_eff=efficiency)
+    except ValueError:  # the largest weights are all the same: they are bounded, by one another
+        return log_ratios - _log_sum(log_ratios), -math.inf
+    return smooth, float(shape)
+
+
+def _written(error: float) -> str:
+    return f"{error:.2g}" if error < 100 else f"{error:.0f}"
+
+
+def _log_sum(values: np.ndarray) -> float:
+    highest = values.max()
+    return float(highest + np.log(np.sum(np.exp(values - highest))))
+
+
+def _check_values(block: np.ndarray, rows: slice) -> None:
+    bad = np.argwhere(~np.isfinite(block.T))
+    if len(bad):
+        row, draw = bad[0]
+        raise ModelError(
+            f"The log-likelihood of row {rows.start + row} (counting from 0) is "
+            f"{block[draw, row]} at a posterior draw: a posterior of this model and these rows has "
+            "no such draw. Check that posterior, model and data belong together."
+        )
+
+
+# --- several models -----------------------------------------------------------------------------
+
+
+@travels()
+@dataclass(frozen=True)
+class ElpdComparison(Tabular, Shown):
+    """Models ranked by how well they predict; print it, or read its mappings by model name.
+
+    Attributes:
+        elpds: expected log pointwise predictive density of each model, the best first.
+        std_errors: their standard errors.
+        differences: elpd of each model less that of the best.
+        difference_errors: their standard errors, from the differences row by row.
+        warnings: of each model; empty where there is none.
+    """
+
+    elpds: dict[str, float]
+    std_errors: dict[str, float]
+    differences: dict[str, float]
+    difference_errors: dict[str, float]
+    warnings: dict[str, tuple[str, ...]]
+
+    @property
+    def best(self) -> str:
+        """Name of the model with the largest elpd."""
+        return next(iter(self.elpds))
+
+    def verdict(self, name: str) -> str:
+        """What the difference to the best model says."""
+        difference, error = self.differences[name], self.difference_errors[name]
+        if name == self.best:
+            return ""
+        if abs(difference) < SMALL_DIFFERENCE:
+            return "no difference to speak of"
+        return "worse" if abs(difference) > 2 * error else "undecided (error too large)"
+
+    def _table(self) -> Table:
+        rows = {
+            name: (
+                f"{self.elpds[name]:.2f}",
+                _written(self.std_errors[name]),
+                f"{self.differences[name]:.2f}",
+                _written(self.difference_errors[name]),
+                self.verdict(name),
+            )
+            for name in self.elpds
+        }
+        return Table(("elpd", "+-", "difference", "+-", ""), rows)
+
+    def _cautions(self) -> list[str]:
+        return [f"{name}: {text}" for name, texts in self.warnings.items() for text in texts]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self._table()), *(f"  {text}" for text in self._cautions())])
+
+    def _frame(self) -> Frame:
+        names = list(self.elpds)
+        columns: dict[str, Mapping[str, float | str]] = {
+            "elpd": self.elpds,
+            "std_error": self.std_errors,
+            "difference": self.differences,
+            "difference_error": self.difference_errors,
+            "verdict": {name: self.verdict(name) for name in names},
+        }
+        return frame_of_models(columns, names)
+
+    def _page(self) -> Page:
+        table = self._table()
+        return Page("", table.columns, table.texts(), self._cautions())
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The elpd of every model, and its difference to the best, with their errors.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
+        """
+        return plot_elpd_comparison(
+            {name: (self.elpds[name], self.std_errors[name]) for name in self.elpds},
+            {name: (self.differences[name], self.difference_errors[name]) for name in self.elpds},
+            small=SMALL_DIFFERENCE,
+            axes=axes,
+        )
+
+
+def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:
+    r"""Rank models by their expected predictive density on the same rows.
+
+    The error of a difference comes from the rows, of which most are predicted alike:
+
+    .. math:: \text{se} = \sqrt{n \operatorname{Var}_i (\text{elpd}_i^A - \text{elpd}_i^B)}
+
+    Args:
+        models: what ``wb.loo`` (or ``wb.waic``) gave for each.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(50, mean=0.0, seed=1)
+    >>> def fit(noise):
+    ...     width = 1 / (1 + 50 / noise**2)
+    ...     normal = np.random.default_rng(0).normal(size=(4, 500))
+    ...     mu = width * data.sum() / noise**2 + normal * width**0.5
+    ...     return loo({"mu": mu}, wb.zoo.gaussian.model(noise=noise), data)
+    >>> table = compare_loo({"wide": fit(3.0), "right": fit(1.0)})
+    >>> table.best, table.verdict("wide")
+    ('right', 'worse')
+
+    Reference: Vehtari, Gelman & Gabry (2017), Statistics and Computing 27:1413-1432.
+    """
+    if not isinstance(models, Mapping) or len(models) < 2:
+        raise MethodError("compare_loo needs a mapping from two names or more to results of loo.")
+    for name, result in models.items():
+        if not isinstance(result, Elpd):
+            raise MethodError(
+                f"{name!r} must be a result of wb.loo or wb.waic, not {type(result).__name__}."
+            )
+    ranked = sorted(models, key=lambda name: -models[name].elpd)
+    best = models[ranked[0]]
+    differences, errors = {}, {}
+    for name in ranked:
+        result = models[name]
+        if result.method != best.method or not np.array_equal(result.weight, best.weight):
+            raise MethodError(
+                f"{name!r} ({result.method}, {result.num_observations:,} observations) and "
+                f"{ranked[0]!r} ({best.method}, {best.num_observations:,}) cannot be compared: use "
+                "one method on the same rows for all."
+            )
+        difference = _sum_over_rows(result.pointwise - best.pointwise, best.weight)
+        differences[name], errors[name] = difference
+    return ElpdComparison(
+        elpds={name: models[name].elpd for name in ranked},
+        std_errors={name: models[name].std_error for name in ranked},
+        differences=differences,
+        difference_errors=errors,
+        warnings={name: models[name].warnings for name in ranked},
+    )

@@ -1,0 +1,249 @@
+"""What the command line does: models by name, tables as observations, several in one pass."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from weighbridge.cli.named_models import Loaded, load_all
+from weighbridge.cli.scaling import Scales, measure
+from weighbridge.cli.tables import (
+    Columns,
+    Table,
+    check_question,
+    columns_used,
+    competitors_of,
+    features_of,
+    longest_memory,
+    note,
+    scaled_features,
+    stack_columns,
+)
+from weighbridge.cli.views import Begun, see
+from weighbridge.core.addresses import without_secrets
+from weighbridge.core.errors import DataError
+from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.rounds import Reporter, Silent
+from weighbridge.data.checking import RowChecker, RowPolicy
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.lags import lagged
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import columns_remark, num_rows
+from weighbridge.estimators.methods import Method, choose
+from weighbridge.monitoring.run_lock import locked
+from weighbridge.monitoring.terminal import Display
+from weighbridge.monitoring.watching import Keeping, Plan, Watched, watch_locked
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.changes.settings import Changes
+from weighbridge.weighing.rounds import Limits
+from weighbridge.weighing.weighing import weigh_together
+
+
+def weigh(
+    specs: Sequence[str],
+    table: Table,
+    method: str | Method,
+    seed: int,
+    on_bad_row: RowPolicy,
+    reporter: Reporter,
+    limits: Limits,
+    quarantine: Path | None = None,
+) -> dict[str, Evidence]:
+    """The evidence of each model, all in one pass over the table; more with a tolerance."""
+    loaded = load_all(specs)
+    chosen, told = choose(method, [asked.model for asked in loaded.values()])
+    limits.check(chosen)
+    check_question(loaded, table)
+    source = table.open(loaded, on_bad_row)
+    for remark in columns_remark(source.ignored_columns):
+        note(remark)
+    if table.target in source.left_out:
+        raise DataError(
+            f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
+            "first (labels into 0, 1, 2, ...)."
+        )
+    for name in [n for asked in loaded.values() for n in asked.features or ()]:
+        if name in source.left_out:
+            raise source.left_out[name]
+    order = longest_memory(loaded)
+    scales = _measure(source, table, loaded) if table.standardise else None
+    blocks = source.blocks()
+    first = next((block for block in blocks if num_rows(block)), None)
+    if first is None:
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
+    competitors = competitors_of(loaded, table, first, scales)
+    # What was read to see the columns is not read again, for a pipe has it only once.
+    begun = [itertools.chain([first], blocks)]
+
+    def start() -> Iterator[Columns]:
+        everything = begun.pop() if begun else source.blocks()
+        if on_bad_row != "raise":
+            return iter(everything)
+        return _finite_or_named(everything, columns_used(loaded, table, first, competitors))
+
+    named = Source(
+        start,
+        num_rows=None if isinstance(reporter, Silent) else table.count_rows(source),
+        reopenable=source.reopenable,
+        unread=source.unread,
+        set_aside=source.set_aside,
+    )
+    if order:
+        asked = next(iter(loaded.values()))  # all of them describe the same columns
+        named = _lag(named, features_of(table, first, asked), order)
+    try:
+        results = weigh_together(
+            competitors,
+            named,
+            chosen,
+            seed=seed,
+            limits=limits,
+            on_bad_row=on_bad_row,
+            quarantine=quarantine,
+            reporter=reporter,
+        )
+    except DataError as error:
+        if "column 'y'" in str(error) and "y" not in first:  # the name that the zoo gives it
+            error.add_note(f"Here 'y' is the target, column {table.target!r}.")
+        raise
+    return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
+
+
+def _lag(
+    rows: Source,
+    names: list[str],
+    order: int,
+) -> Source:
+    """The features of a table as a series: rows with their predecessors."""
+    first = "row, a predecessor" if order == 1 else f"{order} rows, predecessors"
+    note(f"the evidence is conditional on the first {first} only")
+    # As one array: a column that is named 'weight' or 'past' means nothing here.
+    series = Source(
+        lambda: (stack_columns(block, names) for block in rows.blocks()),
+        num_rows=rows.num_rows,
+        reopenable=rows.reopenable,
+        unread=rows.unread,
+        set_aside=rows.set_aside,
+    )
+    source: Source = lagged(series, order)
+    return source
+
+
+def _finite_or_named(blocks: Iterable[Columns], used: set[str] | None) -> Iterator[Columns]:
+    """Blocks without bad numbers; an error names the column as the table does.
+
+    The models would refuse them too, but know the columns by other names.
+    """
+    check = RowChecker("raise", columns_read=lambda _: used)
+    for block in blocks:
+        yield check(block)
+
+
+def _measure(source: Source, table: Table, loaded: Loaded) -> Scales:
+    """Mean and standard deviation of every feature, in a pass of its own."""
+    if not source.reopenable:
+        raise DataError(
+            "--standardise needs two passes over the data, and a stream can be read only once. "
+            "Give a file."
+        )
+
+    def features() -> Iterator[Columns]:
+        names: dict[str, None] = {}
+        for block in source.blocks():
+            if not names:
+                wanted = (scaled_features(table, block, asked) for asked in loaded.values())
+                names = dict.fromkeys(name for some in wanted for name in some)
+            yield {name: block[name] for name in names}
+
+    try:
+        scales = measure(features())
+    except DataError as error:
+        if any(asked.model is not None for asked in loaded.values()):
+            error.add_note("A column that --schema calls int is given to a model as it is.")
+        raise
+    told = ", ".join(f"{name} ({m:.4g}, {s:.4g})" for name, (m, s) in scales.items())
+    note(f"standardised, with column (mean, standard deviation): {told}")
+    note("the evidence is that of the standardised columns")
+    return scales
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """How a watch goes about its work, beside what it watches for.
+
+    Attributes:
+        seed: of all random numbers.
+        chunk_size: rows of an update.
+        follow: whether to wait for more rows.
+        identifier: a field of JSON lines or of a Redis stream that tells rows that come twice.
+        on_bad_row: the row policy.
+        changes: looks for change points; None does not.
+        keeping: which checkpoints to write.
+    """
+
+    seed: int = 0
+    chunk_size: int = 500
+    follow: bool = False
+    identifier: str | None = None
+    on_bad_row: RowPolicy = "raise"
+    changes: Changes | None = None
+    keeping: Keeping = field(default_factory=Keeping)
+
+
+def watch_table(
+    specs: Sequence[str],
+    table: Table,
+    method: str | Method,
+    directory: Path,
+    options: WatchOptions,
+    display: Display,
+    stop: threading.Event,
+) -> Watched:
+    """Weigh models on a table that may grow, until it ends or the event is set."""
+    loaded = load_all(specs)
+    check_question(loaded, table)
+    with locked(directory, display.say):
+        return _watch_locked(loaded, table, method, directory, options, display, stop)
+
+
+def _watch_locked(
+    loaded: Loaded,
+    table: Table,
+    method: str | Method,
+    directory: Path,
+    options: WatchOptions,
+    display: Display,
+    stop: threading.Event,
+) -> Watched:
+    columns, schema = table.request(loaded)
+    announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
+    feed = Begun(
+        open_feed(
+            table.data,
+            follow=options.follow,
+            columns=columns,
+            schema=schema,
+            identifier=options.identifier,
+            on_bad_row=options.on_bad_row,
+        ),
+        stop,
+    )
+    if feed.first is None:
+        if stop.is_set():
+            return Watched("signal", 0, None)
+        raise DataError(f"{without_secrets(table.data)} has no rows.")
+    for remark in columns_remark(feed.left_out):
+        display.say(remark)
+    models, views = see(loaded, table, feed.first)
+    plan = Plan(
+        models,
+        method,
+        options.seed,
+        options.chunk_size,
+        changes=options.changes,
+        on_bad_row=options.on_bad_row,
+    )
+    return watch_locked(plan, feed, directory, views, options.keeping, display, stop)

@@ -1,0 +1,1 @@
+"""What every other room stands on: errors, status, types, programs, files, progress."""

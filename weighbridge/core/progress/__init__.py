@@ -1,0 +1,1 @@
+"""How far a run has come, as bars or as sparse lines."""

@@ -1,0 +1,300 @@
+"""How far a long run has come: bars on a terminal and in notebooks, sparse lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Protocol, TextIO
+
+from weighbridge.core.progress import board
+from weighbridge.core.progress.board import Board, Row, Screen, Terminal, choose_screen
+from weighbridge.core.progress.log_lines import LineLog
+from weighbridge.core.progress.pace import Pace, in_words
+
+COMPILING = "compiling"
+CHECKING = "checking"
+
+
+class Reporter(Protocol):
+    """Told about every chunk of a run over rows, or about every step of a tempered one."""
+
+    def start(self, total: int | None) -> None:
+        """A run over rows begins, of this many if that is known."""
+        ...
+
+    def update(
+        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
+    ) -> None:
+        """So many rows have been absorbed, by the model of this label if there are several."""
+        ...
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """All the data have come to this power; rounds of islands count from 1, if they do."""
+        ...
+
+    def close(self) -> None:
+        """The run has ended, well or not."""
+        ...
+
+
+class Silent:
+    """Reports nothing."""
+
+    def start(self, total: int | None) -> None:
+        """Say nothing."""
+
+    def update(
+        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
+    ) -> None:
+        """Say nothing."""
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Say nothing."""
+
+    def close(self) -> None:
+        """Say nothing."""
+
+
+class Forecast:
+    """How much of a run is done and how long it still takes, of each of its parts.
+
+    Powers grow by about the same factor in every step, so it is their logarithm that tells: the
+    share done is 1 - log(power) / log(first power).
+
+    >>> forecast = Forecast()
+    >>> [forecast.of_power("", power, now) for now, power in enumerate((0.01, 0.1, 1.0))][1]
+    (0.5, nan)
+    """
+
+    def __init__(self) -> None:
+        self._paces: dict[str, Pace] = {}
+        self._first: dict[str, float] = {}
+
+    def begin(self, name: str) -> None:
+        """Forget what was known of this part: it begins anew."""
+        self._paces.pop(name, None)
+        self._first.pop(name, None)
+
+    def of_rows(self, name: str, rows: int, total: int, now: float) -> tuple[float, float]:
+        """The share that is done, and the seconds that are left."""
+        return rows / total, self._pace(name).left(rows, total, now)
+
+    def of_power(self, name: str, power: float, now: float) -> tuple[float, float]:
+        """The same of a path of powers."""
+        log_power = math.log(power) if power > 0 else -math.inf
+        if not math.isfinite(log_power):
+            return 0.0, math.nan
+        first = self._first.setdefault(name, log_power)
+        share = 1.0 if log_power >= 0 else 1.0 - log_power / first
+        return share, self._pace(name).left(log_power, 0.0, now)
+
+    def _pace(self, name: str) -> Pace:
+        return self._paces.setdefault(name, Pace())
+
+
+class Lines:
+    """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers.
+
+    Args:
+        stream: where they go.
+        unasked: whether nobody asked for them: only a run that lasts says something then.
+    """
+
+    def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
+        self.unasked = unasked
+        self._log = LineLog(stream, unasked=unasked)
+        self._total: int | None = None
+        self._forecast = Forecast()
+
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """Print what is done, if it is still done after a moment."""
+        if at_once:
+            self._log.hush()
+            self._log.write(text)
+        else:
+            self._log.later(f"{text} ...")
+
+    def start(self, total: int | None) -> None:
+        """Remember the total."""
+        self._total = total
+        self._forecast = Forecast()
+        self.announce(COMPILING)
+
+    def update(
+        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
+    ) -> None:
+        """Print one line, if it is time for one."""
+        self._log.hush()
+        left, of_total = math.nan, ""
+        if self._total:
+            of_total = f" of {self._total:,}"
+            now = time.perf_counter()
+            left = self._forecast.of_rows(label, rows, self._total, now)[1]
+        if self._log.is_due(label):
+            done = f"{rows:,}{of_total} rows"
+            self._print(label, done, log_evidence, f"{annealing_steps:.0f}", left)
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Print one line, if it is time for one."""
+        self._log.hush()
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            if island_round <= 1:
+                self.announce(_labelled(name, COMPILING))
+            return
+        left = self._forecast.of_power(label, power, time.perf_counter())[1]
+        if self._log.passed >= board.PATIENCE and self._log.is_due(label):
+            self._print(name, f"power {power:.3g}", log_evidence, str(steps), left)
+        if power >= 1:
+            self.announce(_labelled(name, CHECKING))
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._log.hush()
+
+    def _print(self, name: str, done: str, log_evidence: float, steps: str, left: float) -> None:
+        told = ", ".join(filter(None, (f"{self._log.passed:.1f} s", in_words(left))))
+        text = f"{done}  log evidence {log_evidence:.2f}  annealing steps {steps}  {told}"
+        self._log.write(_labelled(name, text))
+
+
+def _named(label: str, island_round: int) -> str:
+    """A model and its round of islands, as far as there are several."""
+    return ", ".join(filter(None, [label, f"round {island_round}" if island_round else ""]))
+
+
+def _labelled(name: str, text: str) -> str:
+    return f"{name}: {text}" if name else text
+
+
+class Bar:
+    """A row with a bar for each model: how far, log evidence, annealing steps, time left."""
+
+    def __init__(self, screen: Screen | None = None) -> None:
+        self.board = Board(Terminal() if screen is None else screen)
+        self._total: int | None = None
+        self._forecast = Forecast()
+
+    def announce(self, text: str, *, at_once: bool = False) -> None:
+        """Show what is done, in a row of its own until there is another one."""
+        self.board.put("", Row("", None, text if at_once else f"{text} ..."), at_once=at_once)
+
+    def start(self, total: int | None) -> None:
+        """A run begins, or does so again."""
+        self._total, self._forecast = total, Forecast()
+        for key in list(self.board.rows):
+            self.board.remove(key)
+        self.announce(COMPILING)
+
+    def update(
+        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
+    ) -> None:
+        """Move the bar of this model."""
+        share: float | None = None
+        left, done = math.nan, f"{rows:,} rows"
+        if self._total:
+            done = f"{rows:,}/{self._total:,} rows"
+            share, left = self._forecast.of_rows(label, rows, self._total, time.perf_counter())
+        self._move(label, label, share, done, log_evidence, f"{annealing_steps:.0f}", left)
+
+    def temper(
+        self,
+        power: float,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Move the bar of this model."""
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            self._finish_others(label)
+            if label:
+                self.board.remove("")
+            waiting = f"{COMPILING} ..." if island_round <= 1 else "power 0"
+            self.board.put(label, Row(name, None, waiting))
+            return
+        share, left = self._forecast.of_power(label, power, time.perf_counter())
+        if power >= 1:  # a bridge and a second look may follow, and take as long as they take
+            self._move(label, name, None, CHECKING, log_evidence, str(steps), math.nan)
+        else:
+            done = f"power {power:.3g}"
+            self._move(label, name, share, done, log_evidence, str(steps), left)
+
+    def close(self) -> None:
+        """Take the bars away."""
+        self.board.close()
+
+    def _move(
+        self,
+        label: str,
+        name: str,
+        share: float | None,
+        done: str,
+        log_evidence: float,
+        steps: str,
+        left: float,
+    ) -> None:
+        if label:
+            self.board.remove("")  # what stood for all models until the first had a name
+        text = f"{done} log Z {log_evidence:.2f} {steps} steps"
+        self.board.put(label, Row(name, share, text, in_words(left)))
+
+    def _finish_others(self, label: str) -> None:
+        """Models are tempered one after the other: where one begins, those before are done."""
+        for key, row in list(self.board.rows.items()):
+            if key not in ("", label) and row.text.startswith(CHECKING):
+                text = row.text.replace(CHECKING, "done", 1)
+                self.board.put(key, Row(row.name, 1.0, text, " "))
+
+
+def choose_reporter(progress: bool | Reporter | None) -> Reporter:
+    """The reporter for a ``progress`` argument.
+
+    None shows bars where they can be shown; elsewhere only a run that lasts says something, in a
+    few lines.
+    """
+    if progress is not None and not isinstance(progress, bool):
+        return progress
+    if progress is False:
+        return Silent()
+    screen = choose_screen()
+    if screen is not None:
+        return Bar(screen)
+    # A program without windows has no stream at all.
+    return Silent() if sys.stderr is None else Lines(sys.stderr, unasked=progress is None)
+
+
+def is_watched(reporter: Reporter) -> bool:
+    """Whether somebody asked to be told, or looks at a screen: remarks may then come at once.
+
+    >>> is_watched(Lines(sys.stderr)), is_watched(Lines(sys.stderr, unasked=True))
+    (True, False)
+    """
+    return not isinstance(reporter, Silent) and not (
+        isinstance(reporter, Lines) and reporter.unasked
+    )

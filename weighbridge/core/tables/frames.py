@@ -1,0 +1,80 @@
+"""Tables of results as data frames: pandas or polars, whichever is there."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weighbridge.core.errors import MissingDependencyError
+
+
+class Frame(NamedTuple):
+    """A table in plain terms.
+
+    Attributes:
+        columns: numbers or texts of every row, by the name of the column.
+        names: what each row is called; None where rows are only counted.
+        called: the heading of these names, such as "model".
+    """
+
+    columns: Mapping[str, Any]
+    names: Sequence[str] | None = None
+    called: str = "name"
+
+
+def frame_of_models(
+    columns: Mapping[str, Mapping[str, float | str]], names: Sequence[str]
+) -> Frame:
+    """A table with a row for each model, from what is known of each by its name.
+
+    >>> frame_of_models({"elpd": {"a": -9.0, "b": -7.0}}, ["b", "a"]).columns
+    {'elpd': [-7.0, -9.0]}
+    """
+    return Frame({c: [found[n] for n in names] for c, found in columns.items()}, names, "model")
+
+
+class Tabular:
+    """What can become a data frame; a class of this kind tells its ``_frame``."""
+
+    def _frame(self) -> Frame:
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas data frame, its rows by name (extra ``data``)."""
+        frame = self._frame()
+        names, pandas = frame.names, _imported("pandas", "to_pandas")
+        index = None if names is None else pandas.Index(list(names), name=frame.called)
+        return pandas.DataFrame(_columns(frame), index=index)
+
+    def to_polars(self) -> Any:
+        """The table as a polars data frame; names of rows are its first column."""
+        frame = self._frame()
+        names = {} if frame.names is None else {frame.called: list(frame.names)}
+        return _imported("polars", "to_polars").DataFrame({**names, **_columns(frame)})
+
+
+def _columns(frame: Frame) -> dict[str, Any]:
+    """Columns of real numbers, or of texts; of one with several numbers a row, one for each."""
+    found: dict[str, Any] = {}
+    for name, values in frame.columns.items():
+        array = np.asarray(values)
+        if array.ndim > 1:
+            for index in np.ndindex(array.shape[1:]):
+                label = f"{name}[{','.join(map(str, index))}]"
+                found[label] = np.ascontiguousarray(array[(slice(None), *index)])
+        else:
+            found[name] = array if array.dtype.kind in "biuf" else list(values)
+    return found
+
+
+def _imported(package: str, caller: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{caller}() needs {package}, which cannot be imported. Install it with: "
+            f"pip install {package}"
+        ) from error

@@ -1,0 +1,123 @@
+"""A cursor is valid: what it may hold, declared for all feeds and checked before one is read.
+
+A cursor comes from a checkpoint, and a file can be crafted. So it may name a file of a watched
+folder and no other place, and numbers that count rows, lines or bytes are not negative. What a
+feed follows within its folder (such as a link that was put there) is up to the feed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from weighbridge.core.errors import CheckpointError, DataError
+from weighbridge.core.saved_content import anything, items, maybe, record, text, tuple_of, whole
+from weighbridge.data.feeds.base import Cursor
+
+# Identifiers are whole numbers of any size that a user may have, such as those of a database.
+LARGEST_IDENTIFIER = 10**40
+ENTRY_ID = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
+
+
+def _file_name(value: Any, where: str) -> None:
+    """A name within a folder, which cannot lead out of it."""
+    text(value, where)
+    if value in ("", ".", "..") or any(character in value for character in "/\\\0"):
+        raise ValueError(f"{where} is {value[:60]!r}, and the name of a file was expected")
+
+
+def _entry_id(value: Any, where: str) -> None:
+    """The ID of an entry of a Redis stream: two numbers of 64 bits."""
+    text(value, where)
+    if not ENTRY_ID.fullmatch(value) or max(map(int, value.split("-"))) >= 2**64:
+        raise ValueError(f"{where} is {value[:60]!r}, and the ID of an entry was expected")
+
+
+# By the names that feeds give to them; a feed itself says which of them it needs.
+CURSOR = record(
+    {"offset": whole()},
+    {
+        "byte": whole(),
+        "line": whole(1),
+        "row": whole(),
+        "item": whole(),
+        "file": whole(),
+        "taken": whole(),
+        "ordinal": whole(),
+        "name": _file_name,
+        "id": _entry_id,
+        "columns": maybe(items(text, different=True)),
+    },
+    others=anything,
+)
+IDENTIFIERS = record(
+    {
+        "texts": items(text, different=True),
+        "stretches": items(tuple_of(*[whole(-LARGEST_IDENTIFIER, LARGEST_IDENTIFIER)] * 2)),
+    }
+)
+
+
+def check_cursor(cursor: Any, what: str) -> None:
+    """Refuse a place that cannot be one.
+
+    Args:
+        cursor: as a chunk had it, or None for the beginning.
+        what: of which feed, in words.
+
+    >>> check_cursor({"name": "../../etc/secret.csv", "offset": 0}, "files in data")
+    Traceback (most recent call last):
+    ...
+    weighbridge.core.errors.DataError: This is no place in files in data: cursor/name is
+    '../../etc/secret.csv', and the name of a file was expected. Use another checkpoint, or start
+    anew.
+    """
+    if cursor is None:
+        return
+    try:
+        CURSOR(cursor, "cursor")
+    except ValueError as error:
+        raise DataError(
+            f"This is no place in {what}: {error}. Use another checkpoint, or start anew."
+        ) from error
+
+
+def check_identifiers(state: Mapping[str, Any]) -> None:
+    """Refuse identifiers that were seen in an order in which one could come twice unnoticed."""
+    IDENTIFIERS(state, "identifiers")
+    stretches = state["stretches"]
+    edges = [number for stretch in stretches for number in stretch]
+    gaps = all(before[1] + 1 < after[0] for before, after in itertools.pairwise(stretches))
+    if edges != sorted(edges) or not gaps:
+        raise ValueError("identifiers that were seen do not ascend")
+
+
+def rows_before(cursor: Cursor) -> int | None:
+    """Rows of the source before a place, where the place alone tells them.
+
+    >>> rows_before({"offset": 40}), rows_before({"item": 2, "row": 30, "offset": 5})
+    (40, 35)
+    """
+    first_file = cursor.get("file") == 0 and "row" in cursor
+    if set(cursor) == {"offset"} or "item" in cursor or first_file:
+        return int(cursor.get("row", 0)) + int(cursor["offset"])
+    return None
+
+
+def check_not_behind(cursor: Any, rows_read: int, what: str) -> None:
+    """Refuse a place before rows that were weighed already: they would count twice.
+
+    Args:
+        cursor: where reading is to go on.
+        rows_read: that the models were given.
+        what: of which feed, in words.
+    """
+    check_cursor(cursor, what)
+    before = None if cursor is None else rows_before(cursor)
+    if before is not None and before < rows_read:
+        raise CheckpointError(
+            f"The checkpoint goes on after row {before:,} of {what}, and {rows_read:,} rows were "
+            "weighed already: some would count twice. Use another checkpoint, or start anew."
+        )

@@ -1,0 +1,269 @@
+"""A feed of the files of a directory, to which more may be added."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.base import Cursor, Notice, Parcel, advanced, bad_cursor
+from weighbridge.data.feeds.file_identity import (
+    FileMark,
+    line_goes_on,
+    mark_file,
+    mark_of,
+    mark_whole_lines,
+    open_regular,
+    reason_of,
+    shown,
+)
+from weighbridge.data.feeds.files import read_parcels, unreadable
+from weighbridge.data.feeds.looking import HELD_UP, Looks, passed_over
+from weighbridge.data.feeds.taken import Taken, place_within, restored
+from weighbridge.data.sources.columns import not_numbers
+from weighbridge.data.sources.files import head_of
+from weighbridge.data.sources.reading import NoRowsError
+from weighbridge.data.values import LeftOut, num_rows
+
+# Files of lines, to which a writer can append.
+APPENDABLE = (".csv", ".jsonl")
+
+
+class DirectoryFeed:
+    """The files of a directory in the order of their names, and with `follow` those to come.
+
+    A file that is still being written is waited for: it is taken when its size and its time have
+    stood still for `settle` seconds, or as soon as it has been renamed from a hidden or temporary
+    name (``.x``, ``x.tmp``, ``x.part``) that was seen before. Files are taken in the order of
+    their names: one that comes later and sorts before is not read but noticed. Name files so that
+    they sort as they come.
+
+    Lines that are appended to a .csv or .jsonl file after it was taken are read on, when it has
+    stood still again and before the next file is taken. So as long as only the newest file grows,
+    the rows come in the order of names, and within a file of lines, whenever they were written: a
+    run that was killed and goes on sees what it would have seen. Lines that are appended to an
+    earlier file are read when they are found, with a notice that their order is that of
+    arrival. This holds for the 64 files read last, which the cursor remembers; a change of older
+    ones is a notice alone. A file that no longer begins as it did when it was read (by size and a
+    digest of its first and last 4096 bytes) was replaced: that is a notice, and it is not read
+    again. So is a changed .parquet or .npz file.
+
+    What cannot be read at all (a pipe, a loop of links, no permission) is passed over with a
+    notice, and a directory that is gone is waited for with `follow`.
+
+    Args:
+        path: the directory.
+        columns: the columns to read; by default all that are numeric in the first file.
+        schema: column -> float or int.
+        follow: whether to wait for more files.
+        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
+            read a notice; otherwise each is a DataError.
+        settle: seconds for which a file must not change before it is taken.
+        patience: seconds between two looks.
+    """
+
+    seekable = True
+    num_rows: int | None = None
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: list[str] | None = None,
+        schema: Mapping[str, type] | None = None,
+        *,
+        follow: bool = False,
+        lenient: bool = False,
+        settle: float = 2.0,
+        patience: float = 0.2,
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise DataError(f"There is no folder {str(path)!r}. Make it, or check the path.")
+        self.follow, self.settle, self.patience = follow, settle, patience
+        self._lenient = lenient
+        self._columns = columns
+        self._schema = dict(schema or {})
+        self.left_out: LeftOut = {}
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        return f"files in {self.path}{', as they come' if self.follow else ''}"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """Blocks of the files, from the cursor on."""
+        looks = Looks(self.path, self.settle, self.patience, self.follow)
+        taken = Taken(self._columns)
+        if cursor is not None:
+            if not {"name", "taken", "columns", "offset"} <= set(cursor):
+                raise bad_cursor(cursor, self.describe())
+            taken, name = restored(cursor, self._columns, self.describe())
+            looks.resume(taken)
+            yield from self._resume(name, taken, looks)
+        while True:
+            found = looks.next(taken)
+            if found.notices:
+                yield Parcel(None, notices=found.notices)
+            if found.name is not None:
+                yield from self._take(found.name, taken, looks)
+            elif self.follow:
+                time.sleep(self.patience)
+                yield None
+            else:
+                break
+        if not taken.count:
+            raise DataError(f"There is no file with rows in {str(self.path)!r}.")
+
+    def _resume(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel | None]:
+        """Read on in the file of the cursor, where an earlier process had not come to the end."""
+        path = self.path / name
+        began = time.monotonic()
+        while path.exists() and not looks.is_complete(name):
+            if time.monotonic() - began > HELD_UP * self.settle:
+                return  # it is read when it has stood still, as one that has grown
+            time.sleep(self.patience)
+            yield None
+        if path.exists():
+            yield from self._read_on(name, taken, looks)
+            return
+        taken.forget(name)  # files that were read may be cleared away
+        text = f"{shown(name)} is gone: rows of it that had not been read yet are missing."
+        yield Parcel(None, notices=(Notice("gap", name, text),))
+
+    def _take(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+        """Read a file that is next, or that is not what it was when it was read."""
+        if name > taken.last:
+            try:
+                mark = mark_file(self.path / name)
+            except FileNotFoundError:
+                looks.lost(name)
+                return
+            except OSError as error:
+                taken.begin(name)
+                looks.leave(name)
+                yield Parcel(None, notices=(passed_over(name, reason_of(error)),))
+                return
+            taken.begin(name)
+            yield from self._read_file(name, mark, None, taken, looks)
+        else:
+            yield from self._read_on(name, taken, looks)
+
+    def _read_on(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+        """Read what a file has beyond the place where reading ended, if it is still that file."""
+        before = taken.files[name]
+        old = before.mark
+        try:
+            file = open_regular(self.path / name)
+        except FileNotFoundError:
+            looks.lost(name)
+            return
+        except OSError as error:
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(passed_over(name, reason_of(error)),))
+            return
+        try:
+            mark = mark_of(file)
+            same = old is None or old.holds_for(file)
+            completed = old is not None and same and line_goes_on(file, old.size)
+        finally:
+            os.close(file)
+        still = old is not None and mark[1:] == old[1:]
+        appendable = Path(name).suffix.lower() in APPENDABLE
+        if not same or not (appendable or still or old is None or mark.size == old.size):
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(_replaced(name),))
+            return
+        notices = []
+        if completed:
+            notices.append(_completed(name))
+        if name < taken.last and old is not None and mark.size > old.size:
+            notices.append(_out_of_order(name, taken.last))
+        if notices:
+            yield Parcel(None, notices=tuple(notices))
+        yield from self._read_file(name, mark, before.place, taken, looks)
+
+    def _read_file(
+        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+    ) -> Iterator[Parcel]:
+        """The parcels of a file from a place on.
+
+        The last one is handed out only if nobody wrote meanwhile: a line may have been half there.
+        """
+        path = self.path / name
+        held = list[Parcel]()  # the last with rows, and notices after it
+        problem: DataError | None = None
+        try:
+            if taken.columns is None:
+                head = head_of(path, None, self._schema, lenient=self._lenient)
+                taken.columns = head.kept
+                self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
+            place = taken.place(name, mark)
+            parcels = read_parcels(
+                path, taken.columns, self._schema, place, at, lenient=self._lenient
+            )
+            for parcel in parcels:
+                if parcel.cursor is not None:
+                    yield from held
+                    held = []
+                held.append(parcel)
+        except DataError as error:
+            problem = error
+        looks.read(name, mark[:3])
+        if self.follow and not _is_as_before(path, mark):
+            if held and held[0].cursor is not None:
+                at = None if held[0].identifier is not None else place_within(held[0].cursor)
+            yield from self._leave_torn(name, mark, at, taken, looks)
+            return
+        if held and held[0].cursor is not None:
+            at = place_within(advanced(held[0].cursor, num_rows(held[0].values)))
+        taken.end(name, mark, at)
+        yield from held
+        if isinstance(problem, NoRowsError):
+            text = f"{problem} It is passed over."
+            yield Parcel(None, notices=(Notice("gap", name, text),))
+        elif problem is not None and self._lenient and taken.columns is None:
+            yield Parcel(None, notices=(unreadable(name, problem),))
+        elif problem is not None:
+            raise problem
+
+    def _leave_torn(
+        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+    ) -> Iterator[Parcel]:
+        """Someone wrote while a file was read: the next look finds that, and it is read on."""
+        whole = mark_whole_lines(self.path / name, mark)
+        if whole is None:
+            taken.forget(name)
+            looks.leave(name)
+            yield Parcel(None, notices=(_replaced(name),))
+        else:
+            taken.end(name, whole, at)
+
+
+def _is_as_before(path: Path, mark: FileMark) -> bool:
+    try:
+        return mark.is_at(os.stat(path))
+    except OSError:  # cleared away while it was read: all that was there is read
+        return True
+
+
+def _replaced(name: str) -> Notice:
+    text = (
+        f"{shown(name)} is not what it was when it was read: it was replaced or written anew. It "
+    )
+    text += "is not read again, and rows of it that had not been read are missing. Give new rows a "
+    return Notice("gap", name, text + "new file, or append to it.")
+
+
+def _completed(name: str) -> Notice:
+    text = f"The last line of {shown(name)} had no end when it was read, and was written on since: "
+    return Notice("changed", name, text + "it may count as it was then. Write whole lines.")
+
+
+def _out_of_order(name: str, last: str) -> Notice:
+    text = (
+        f"{shown(name)} has grown after {shown(last)} was taken: its new rows are read now, in the "
+    )
+    return Notice("changed", name, text + "order in which they were found.")

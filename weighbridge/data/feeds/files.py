@@ -1,0 +1,157 @@
+"""A feed of files, one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.base import (
+    Cursor,
+    Notice,
+    Parcel,
+    UnreadRows,
+    bad_cursor,
+    from_offset,
+    unread_between,
+)
+from weighbridge.data.sources.columns import not_numbers
+from weighbridge.data.sources.files import head_of_all, read_file
+from weighbridge.data.sources.reading import FileChangedError, NoRowsError, file_changed
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import LeftOut, num_rows
+
+# What a cursor holds beside the place within a file.
+OWN_KEYS = ("file", "name", "taken", "columns", "offset")
+
+
+class FilesFeed:
+    """CSV, Parquet, NPZ or JSON lines files; the cursor names the file and a block in it.
+
+    Args:
+        paths: the files, in order.
+        columns: the columns to read; by default all that are numeric in the first file.
+        schema: column -> float or int.
+        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
+            read a notice; otherwise each is a DataError.
+    """
+
+    seekable = True
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        columns: list[str] | None,
+        schema: Mapping[str, type],
+        *,
+        lenient: bool = False,
+    ) -> None:
+        self.paths = list(paths)
+        self._schema = schema
+        self._lenient = lenient
+        head = head_of_all(self.paths, columns, schema, lenient=lenient)
+        self.columns, self.num_rows = head.kept, head.num_rows
+        ignored = head.ignored if columns is None else []
+        self.left_out: LeftOut = {name: not_numbers(name) for name in ignored}
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        others = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"{self.paths[0]}{others}"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """Blocks of the files, from the cursor on."""
+        first = 0 if cursor is None else self._find(cursor)
+        for number in range(first, len(self.paths)):
+            path = self.paths[number]
+            place = {"file": number, "name": path.name}
+            yield from read_parcels(
+                path, self.columns, self._schema, place, cursor, lenient=self._lenient
+            )
+            cursor = None
+
+    def _find(self, cursor: Cursor) -> int:
+        """The number of the cursor's file, which may have moved in a list that has grown."""
+        name, number = str(cursor.get("name")), cursor.get("file")
+        names = [path.name for path in self.paths]
+        if isinstance(number, int) and 0 <= number < len(names) and names[number] == name:
+            return number
+        if names.count(name) != 1:
+            raise bad_cursor(cursor, self.describe())
+        return names.index(name)
+
+
+def read_parcels(
+    path: Path,
+    columns: list[str],
+    schema: Mapping[str, type],
+    place: Cursor,
+    cursor: Cursor | None,
+    *,
+    lenient: bool = False,
+) -> Iterator[Parcel]:
+    """The blocks of one file as parcels, from the cursor on; only the first has an identifier.
+
+    Args:
+        path: the file.
+        columns: the columns to read.
+        schema: their types.
+        place: what a cursor says of the file itself.
+        cursor: a place in this file, or None for its beginning.
+        lenient: whether rows that cannot be read are handed out as bad rows, and a file that
+            cannot be read, or not to its end, is a notice.
+    """
+    position, offset = None, 0
+    if cursor is not None:
+        position = {key: value for key, value in cursor.items() if key not in OWN_KEYS}
+        offset = int(cursor["offset"])
+    begins = cursor is None
+    try:
+        reader = read_file(path, columns, schema, position, lenient=lenient)
+        with contextlib.closing(reader):
+            next(reader)
+            for block in reader:
+                identifier = path.name if begins else None
+                at = {**place, **block.position, "offset": 0}
+                unread = tuple(block.unread.items())
+                notices = unread_notices(path.name, unread) if lenient else ()
+                parcel = Parcel(block.values, at, identifier, notices, unread)
+                if offset > (rows := num_rows(block.values)):
+                    raise file_changed(f"{rows} rows in a block", f"row {offset} of it")
+                yield from_offset(parcel, offset)
+                offset, begins = 0, False
+    except (NoRowsError, FileChangedError):
+        raise
+    except KeyError as error:  # a place in a file of another kind
+        if cursor is None:
+            raise
+        raise bad_cursor(cursor, str(path)) from error
+    except DataError as error:
+        if not lenient:
+            raise
+        yield Parcel(None, notices=(unreadable(path.name, error),))
+
+
+def unreadable(name: str, error: DataError) -> Notice:
+    """What to tell of a file that cannot be read, or not to its end."""
+    return Notice("unreadable", name, f"{error} What was not read of it is set aside.")
+
+
+def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
+    """One line on the bad rows of a block."""
+    if not unread:
+        return ()
+    first = unread[0][1]
+    more = f" ({len(unread):,} rows of this block cannot be read)" if len(unread) > 1 else ""
+    text = f"Line {first.line} of {name} cannot be read{more}: {first.reason}"
+    return (Notice("unreadable", first.line, text),)
+
+
+def parcels_of_source(source: Source) -> Iterator[Parcel]:
+    """The blocks of a source, each with its rows that could not be read."""
+    row = 0
+    for values in source.blocks():
+        stop = row + num_rows(values)
+        yield Parcel(values, unread=unread_between(tuple(source.unread.items()), row, stop))
+        row = stop

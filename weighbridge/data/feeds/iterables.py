@@ -1,0 +1,73 @@
+"""A feed of chunks that any iterable gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from weighbridge.data.feeds.base import Cursor, Parcel, bad_cursor, from_offset, refuse_cursor
+from weighbridge.data.sources.columns import select
+from weighbridge.data.values import LeftOut, TableReader, num_rows
+
+
+class IterableFeed:
+    """Chunks, or parcels with identifiers, from an iterable.
+
+    A list, or any other object that gives a new iterator when asked again, is read from a cursor
+    on by passing over the items before it. An iterator can be read only once.
+
+    Args:
+        items: chunks in any form that ``wb.evidence`` takes in memory, or ``wb.Parcel``.
+        columns: the columns to keep.
+        schema: column -> float or int.
+        name: what messages call it.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Any],
+        columns: list[str] | None = None,
+        schema: Mapping[str, type] | None = None,
+        name: str = "",
+    ) -> None:
+        self.seekable = iter(items) is not items
+        self.num_rows: int | None = None
+        self._items = items
+        self._reader = TableReader()
+        self.left_out: LeftOut = self._reader.left_out
+        self._columns = columns
+        self._schema = dict(schema or {})
+        self._name = name or type(items).__name__
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        if self.seekable:
+            return f"chunks from a {self._name}"
+        return f"chunks from a {self._name}, which can be read only once: no exact resume"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """One parcel for each item, from the cursor on."""
+        if not self.seekable:
+            refuse_cursor(cursor, f"An iterator ({self._name})")
+        item, row, offset = 0, 0, 0
+        if cursor is not None:
+            if not {"item", "row", "offset"} <= set(cursor):
+                raise bad_cursor(cursor, self.describe())
+            item, row, offset = (int(cursor[key]) for key in ("item", "row", "offset"))
+        for number, given in enumerate(self._items):
+            if number < item:
+                continue
+            if given is None:
+                yield None
+                continue
+            parcel = given if isinstance(given, Parcel) else Parcel(given)
+            values = self._reader(parcel.values, row)
+            rows = num_rows(values)
+            place = {"item": number, "row": row, "offset": 0}
+            if rows:
+                values = select(values, self._columns, self._schema, row, self.left_out)
+                yield from_offset(parcel._replace(values=values, cursor=place), offset)
+            elif parcel.identifier is not None:
+                yield parcel._replace(values=None, cursor=place)
+            offset = 0
+            row += rows

@@ -1,0 +1,204 @@
+"""A feed of a file of JSON lines, which may grow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.base import Cursor, Notice, Parcel, UnreadRows, bad_cursor
+from weighbridge.data.feeds.file_identity import FileMark, mark_of, reason_of
+from weighbridge.data.feeds.growing_file import RewrittenError
+from weighbridge.data.feeds.rotated_log import LinePlace, RotatedLog, place_of
+from weighbridge.data.quarantine import Unread
+from weighbridge.data.sources.json_rows import RowParser, decode, identified
+from weighbridge.data.sources.line_blocks import Line, LineBlock, Readable, first_line, line_blocks
+from weighbridge.data.values import num_rows
+
+
+class JsonLinesFeed:
+    """A file of one JSON object a line, such as ``{"x": [0.5, 1.0], "y": 2}``; see ``RowParser``.
+
+    With `follow` the file may be a log that is rotated. One that was renamed (``log`` to ``log.1``)
+    is read to its end, a last line without its end included, and then the new one at the path;
+    also if nobody read while that happened, and the old file lies beside the new one. One that was
+    cut or written anew in its place is read from its beginning, after the rest of the old lines if
+    a copy of them lies beside it. Where rows may be missing, a notice tells it.
+
+    Args:
+        path: the file.
+        columns: the columns to read; by default all of the first line that hold numbers.
+        schema: column -> float or int.
+        follow: whether to wait for more lines; one without its end waits to be completed.
+        identifier: a field that tells rows that come twice, and missing ones.
+        lenient: whether a line that cannot be used becomes a bad row, which the row policy deals
+            with, and a notice; otherwise a DataError names it. The first must be good.
+        patience: seconds to wait before telling that nothing new has come.
+    """
+
+    seekable = True
+    num_rows: int | None = None
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: list[str] | None = None,
+        schema: Mapping[str, type] | None = None,
+        *,
+        follow: bool = False,
+        identifier: str | None = None,
+        lenient: bool = False,
+        patience: float = 0.2,
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise DataError(f"There is no file {str(path)!r}. Check the path.")
+        self.follow, self.patience = follow, patience
+        self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        return f"{self.path}{', as it grows' if self.follow else ''}"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """Blocks of lines, from the cursor on; single rows if they have identifiers."""
+        place = None if cursor is None else place_of(cursor)
+        if cursor is not None and place is None:
+            raise bad_cursor(cursor, self.describe())
+        if place is not None and place.columns is not None and self._parser.columns is None:
+            self._parser.columns = place.columns
+        try:
+            yield from self._follow(place) if self.follow else self._read_still(place)
+        except (DataError, OSError) as error:
+            what = reason_of(error) if isinstance(error, OSError) else error
+            raise DataError(f"In {self.path}: {what}") from error
+
+    def _read_still(self, place: LinePlace | None) -> Iterator[Parcel | None]:
+        """The lines that are there now."""
+        with open(self.path, "rb") as file:
+            mark = None if place is None else place.mark
+            if mark is not None and not mark.holds_for(file.fileno()):
+                raise DataError(
+                    f"The file does not begin with the {mark.size} bytes that were read: it is not "
+                    "what it was. Restore it, or start anew."
+                )
+            first = first_line(file)
+            if first is None:
+                raise DataError("There are no lines. Write one JSON object on each.")
+            if not self._parser.kept:
+                self._parser.learn(first)
+            for found in _blocks(file, file.fileno(), place):
+                if found is not None:
+                    yield from self._parcels(*found)
+
+    def _follow(self, place: LinePlace | None) -> Iterator[Parcel | None]:
+        """The lines of a log and of those that come after it at its path."""
+        with RotatedLog(self.path, self.patience) as log:
+            log.open(place)
+            while True:
+                if notices := log.take_notices():
+                    yield Parcel(None, notices=notices)
+                try:
+                    try:
+                        yield from self._follow_one(log)
+                        log.open_next()
+                    except RewrittenError:
+                        log.open_again()
+                except FileNotFoundError:  # renamed, and the new one is not there yet
+                    time.sleep(self.patience)
+                    yield None
+
+    def _follow_one(self, log: RotatedLog) -> Iterator[Parcel | None]:
+        """The lines of the log's current file, until another one takes its place."""
+        file = log.current.file
+        for found in _blocks(log.current, file, log.place):
+            if found is None:
+                yield None
+                if notices := log.late_lines():
+                    yield Parcel(None, notices=notices)
+                continue
+            block, _, mark = found
+            if not self._parser.kept:
+                self._learn(file, [] if log.place is None else block.lines)
+            yield from self._parcels(*found)
+            read = block.offset + len(block.lines)
+            log.place = LinePlace(block.byte, block.line, read, mark, None)
+
+    def _learn(self, file: int, others: list[Line]) -> None:
+        """Take the columns from the first line; in a resumed run from any that can be used."""
+        with open(os.dup(file), "rb") as opened:
+            first = first_line(opened)
+        problem: DataError | None = None
+        for line in [*([] if first is None else [first]), *others]:
+            try:
+                self._parser.learn(line)
+            except DataError as error:
+                problem = problem or error
+            else:
+                return
+        if problem is not None:
+            raise problem
+
+    def _parcels(self, block: LineBlock, lines: list[Line], mark: FileMark) -> Iterator[Parcel]:
+        """The last `lines` of a block, with what a cursor holds beside the place in the file."""
+        more = {"mark": list(mark), "columns": self._parser.kept}
+        place = {"byte": block.byte, "line": block.line}
+        offset = block.offset + len(block.lines) - len(lines)
+        for parcel in parcels_of(self._parser, lines, place, offset, self.path.name):
+            yield parcel._replace(cursor={**(parcel.cursor or {}), **more})
+
+
+_Found = tuple[LineBlock, list[Line], FileMark]
+
+
+def _blocks(file: Readable, descriptor: int, place: LinePlace | None) -> Iterator[_Found | None]:
+    """Blocks of a file from a place on: each, its lines after the place, and a mark up to there."""
+    skip = 0 if place is None else place.offset
+    position = None if place is None else {"byte": place.byte, "line": place.line}
+    for block in line_blocks(file, position):
+        if block is None:
+            yield None
+            continue
+        lines = block.lines[skip:]
+        skip = max(0, skip - len(block.lines))
+        if lines:
+            end = lines[-1].byte + len(lines[-1].text)
+            yield block, lines, mark_of(descriptor, end)
+
+
+def parcels_of(
+    parser: RowParser, lines: list[Line], place: Cursor, offset: int, file: str = ""
+) -> Iterator[Parcel]:
+    """Lines as parcels: runs of good rows, bad rows alone; single rows if they are identified.
+
+    Args:
+        parser: knows the columns.
+        lines: the lines.
+        place: of the block that they belong to.
+        offset: of the first line within that block.
+        file: its name, where there is one.
+    """
+    rows = [decode(line.text) for line in lines]
+    field = parser.identifier
+    if field is not None:
+        rows = [identified(row, field) for row in rows]
+    for run in parser.runs(rows, [f"Line {line.number}" for line in lines]):
+        notices: tuple[Notice, ...] = ()
+        unread: UnreadRows = ()
+        if run.reason is not None:
+            bad = lines[run.start]
+            notices = (Notice("unreadable", bad.number, run.reason),)
+            text = bad.text.decode("utf-8", "replace").rstrip("\r\n")
+            unread = ((0, Unread(run.reason, text, bad.number, file)),)
+        if field is None:
+            cursor = {**place, "offset": offset + run.start}
+            yield Parcel(run.values, cursor, None, notices, unread)
+            continue
+        for k in range(num_rows(run.values)):
+            line, row = lines[run.start + k], rows[run.start + k]
+            values = {name: column[k : k + 1] for name, column in run.values.items()}
+            cursor = {"byte": line.byte, "line": line.number, "offset": 0}
+            identifier = row[field] if isinstance(row, dict) else None
+            yield Parcel(values, cursor, identifier, notices, unread)

@@ -1,0 +1,144 @@
+"""A feed of a pipe, a socket or any other stream of bytes: JSON lines or CSV, read once."""
+
+from __future__ import annotations
+
+import io
+import select
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.feeds.base import Cursor, Parcel, refuse_cursor
+from weighbridge.data.feeds.csv_pieces import CsvRows
+from weighbridge.data.feeds.json_lines import parcels_of
+from weighbridge.data.sources.csv_records import LONGEST_RECORD
+from weighbridge.data.sources.json_rows import RowParser
+from weighbridge.data.sources.line_blocks import Line
+
+READ_BYTES = 1 << 16
+
+
+class StreamFeed:
+    """Rows from a stream that passes by: JSON lines if it begins with a brace, CSV otherwise.
+
+    Rows are handed out as soon as they are whole, and where nothing comes for a while it is said.
+    The types of CSV columns are told by the rows that come first.
+
+    Args:
+        stream: opened for reading bytes.
+        columns: the columns to read; by default all that are numeric.
+        schema: column -> float or int.
+        identifier: a field of the JSON lines that tells rows that come twice, and missing ones.
+        lenient: whether a line that cannot be used becomes a bad row and a notice.
+        patience: seconds to wait before telling that nothing new has come.
+
+    >>> feed = StreamFeed(io.BytesIO(b'{"y": 1}\\n{"y": 2}\\n'))
+    >>> [parcel.values["y"].tolist() for parcel in feed.read()]
+    [[1.0, 2.0]]
+    """
+
+    seekable = False
+    num_rows: int | None = None
+
+    def __init__(
+        self,
+        stream: Any,
+        columns: list[str] | None = None,
+        schema: Mapping[str, type] | None = None,
+        *,
+        identifier: str | None = None,
+        lenient: bool = False,
+        patience: float = 0.2,
+    ) -> None:
+        self._stream = getattr(stream, "buffer", stream)
+        if isinstance(self._stream.read(0), str):
+            raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
+        self.patience = patience
+        types = dict(schema or {})
+        self._parser = RowParser(columns, types, identifier=identifier, lenient=lenient)
+        self._csv = CsvRows(columns, types, lenient=lenient)
+        self._started = False
+
+    @property
+    def left_out(self) -> list[str]:
+        """Columns of CSV that do not hold numbers, once the first rows have come."""
+        return self._csv.left_out
+
+    def describe(self) -> str:
+        """One line on where the rows come from."""
+        return "a stream, which can be read only once: no exact resume"
+
+    def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
+        """The rows that have come; half a line waits for its end."""
+        refuse_cursor(cursor, "A stream")
+        if self._started:
+            raise DataError("This stream was already read and cannot be read twice. Open it again.")
+        self._started = True
+        pieces = self._pieces()
+        begun = b""
+        for piece in pieces:
+            if piece is None:
+                yield None
+                continue
+            begun += piece
+            if begun.strip():
+                break
+        if begun.lstrip()[:1] == b"{":
+            yield from self._json_rows(begun, pieces)
+            return
+        if self._parser.identifier is not None:
+            raise DataError("identifier names a field of JSON lines, and the stream holds CSV.")
+        yield from self._csv.add(begun)
+        for piece in pieces:
+            if piece is None:
+                yield None
+            else:
+                yield from self._csv.add(piece)
+        yield from self._csv.end()
+
+    def _json_rows(self, rest: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
+        byte, number, ended = 0, 1, False
+        while True:
+            cut = len(rest) if ended else rest.rfind(b"\n") + 1
+            lines = []
+            for text in io.BytesIO(rest[:cut]):
+                if text.strip():
+                    lines.append(Line(byte, number, text))
+                byte, number = byte + len(text), number + 1
+            rest = rest[cut:]
+            if len(rest) > LONGEST_RECORD:
+                raise DataError(
+                    f"Line {number} of the stream has more than {LONGEST_RECORD:,} bytes and no "
+                    "end. Write one JSON object on each line."
+                )
+            if lines:
+                if not self._parser.kept:
+                    self._parser.learn(lines[0])
+                place = {"byte": lines[0].byte, "line": lines[0].number}
+                yield from parcels_of(self._parser, lines, place, 0)
+            if ended:
+                return
+            piece = next(pieces, b"")
+            if piece is None:
+                yield None
+            else:
+                ended = not piece
+                rest += piece
+
+    def _pieces(self) -> Iterator[bytes | None]:
+        """What has come, and None where nothing has for a while."""
+        try:
+            descriptor = self._stream.fileno()
+        except (AttributeError, OSError):
+            descriptor = None
+        read = getattr(self._stream, "read1", self._stream.read)
+        while True:
+            if descriptor is not None:
+                ready, _, _ = select.select([descriptor], [], [], self.patience)
+                if not ready:
+                    yield None
+                    continue
+            piece = read(READ_BYTES)
+            if piece == b"":
+                return
+            yield piece

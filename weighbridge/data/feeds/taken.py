@@ -1,0 +1,137 @@
+"""What a feed of a directory has taken: the part of its cursor that goes beyond one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from weighbridge.data.feeds.base import Cursor, bad_cursor
+from weighbridge.data.feeds.file_identity import FileMark, mark_from
+
+# Files that are remembered in a cursor, so that what is appended to them can be read on.
+REMEMBERED = 64
+# What a cursor holds beside the place within its file.
+_OWN_KEYS = frozenset({"name", "taken", "columns", "last", "newest", "remembered", "mark"})
+
+
+class TakenFile(NamedTuple):
+    """A file that was read: what it was then, and where reading goes on; None at its beginning."""
+
+    mark: FileMark | None
+    place: Cursor | None
+
+
+class Taken:
+    """The files that were taken, of which the latest `REMEMBERED` are known.
+
+    Args:
+        columns: the columns to read; None until a file has told them.
+
+    Attributes:
+        last: the highest name that was taken.
+        count: how many were taken.
+        newest: the latest time of writing among them, in nanoseconds.
+        files: the latest, by name; the one read last comes last.
+    """
+
+    def __init__(self, columns: list[str] | None) -> None:
+        self.columns = columns
+        self.last = ""
+        self.count = 0
+        self.newest = 0
+        self.files: dict[str, TakenFile] = {}
+
+    def begin(self, name: str) -> None:
+        """The next file in the order of names is taken."""
+        self.last, self.count = max(self.last, name), self.count + 1
+
+    def end(self, name: str, mark: FileMark, place: Cursor | None) -> None:
+        """A file was read up to a place."""
+        self.files.pop(name, None)
+        self.files[name] = TakenFile(mark, place)
+        self.newest = max(self.newest, mark.time)
+        while len(self.files) > REMEMBERED:
+            del self.files[next(iter(self.files))]
+
+    def forget(self, name: str) -> None:
+        """Nothing more is read from this file."""
+        self.files.pop(name, None)
+
+    def place(self, name: str, mark: FileMark) -> Cursor:
+        """What the cursors of a file's rows hold, beside the place within it."""
+        known = [(n, f) for n, f in self.files.items() if n != name]
+        others = [[n, list(f.mark), f.place] for n, f in known if f.mark is not None]
+        return {
+            "name": name,
+            "mark": list(mark),
+            "taken": self.count,
+            "columns": self.columns,
+            "last": self.last,
+            "newest": self.newest,
+            "remembered": others,
+        }
+
+
+def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[Taken, str]:
+    """What a cursor says was taken, and the name of the file that it lies in.
+
+    An older cursor knows one file alone, and of that no mark: it is read on as it is now.
+
+    Args:
+        cursor: of a row.
+        columns: what the user asked for, where the cursor names none.
+        what: the feed, for messages.
+    """
+    name: Any = cursor["name"]
+    taken = Taken(cursor["columns"] or columns)
+    count, last, newest = cursor["taken"], cursor.get("last", name), cursor.get("newest", 0)
+    known = cursor.get("remembered")
+    if not isinstance(known, list | None):
+        raise bad_cursor(cursor, what)
+    if not (_is_name(name) and _is_name(last) and _are_counts((count, newest, cursor["offset"]))):
+        raise bad_cursor(cursor, what)
+    if taken.columns is not None and not _are_texts(taken.columns):
+        raise bad_cursor(cursor, what)
+    # An older cursor did not count its own file.
+    taken.last, taken.count, taken.newest = last, count + (known is None), newest
+    for entry in known or []:
+        if not isinstance(entry, list | tuple) or len(entry) != 3 or not _is_name(entry[0]):
+            raise bad_cursor(cursor, what)
+        mark, place = mark_from(entry[1]), entry[2]
+        if mark is None or not (place is None or _is_place(place)):
+            raise bad_cursor(cursor, what)
+        taken.files[entry[0]] = TakenFile(mark, place)
+    mark = mark_from(cursor["mark"]) if "mark" in cursor else None
+    place = place_within(cursor)
+    if ("mark" in cursor and mark is None) or not _is_place(place):
+        raise bad_cursor(cursor, what)
+    taken.files.pop(name, None)
+    taken.files[name] = TakenFile(mark, place)
+    return taken, name
+
+
+def place_within(cursor: Cursor) -> Cursor:
+    """The place within its file that a cursor names."""
+    return {key: value for key, value in cursor.items() if key not in _OWN_KEYS}
+
+
+def _is_name(name: Any) -> bool:
+    """Whether it names a file of a folder, and leads nowhere else."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name:
+        return False
+    return os.path.basename(name) == name
+
+
+def _are_counts(numbers: Iterable[Any]) -> bool:
+    return all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
+
+
+def _is_place(place: Any) -> bool:
+    if not isinstance(place, dict) or not isinstance(place.get("offset"), int):
+        return False
+    return _are_counts(value for value in place.values() if isinstance(value, int | float))
+
+
+def _are_texts(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)

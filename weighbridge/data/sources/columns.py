@@ -1,0 +1,108 @@
+"""The columns that are asked for: whether they are there, which are kept, and of what type."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.columns import NumpyArray, row_name
+from weighbridge.data.values import LeftOut, Values, refuse_duplicates
+
+Columns = list[str] | None
+MOST_COMPARED = 1000  # names that a misspelled one is held against
+Schema = Mapping[str, type]
+
+
+def check_request(
+    columns: Sequence[str] | None, schema: Mapping[str, type] | None
+) -> tuple[list[str] | None, dict[str, type]]:
+    """The columns and types that were asked for; DataError if they make no sense."""
+    types = dict(schema or {})
+    if columns is not None:
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        if not columns:
+            raise DataError("columns is empty. Name at least one column, or leave it out.")
+        refuse_duplicates(columns)
+        check_present(columns, types)  # a schema for a column that is not read is a mistake
+    for name, kind in types.items():
+        if kind not in (float, int):
+            raise DataError(f"schema[{name!r}] is {kind!r}. Use float or int (the types).")
+    return columns, types
+
+
+def check_present(present: Sequence[str], names: Iterable[str]) -> None:
+    """DataError for the first name that is not among those present."""
+    known = set(present)
+    for name in names:
+        if name not in known:
+            near = nearest(name, [str(one) for one in present[:MOST_COMPARED]])
+            raise DataError(
+                f"There is no column {name!r}.{near} The columns are: {named(present)}."
+            )
+
+
+def named(columns: Sequence[str], most: int = 20) -> str:
+    """Names of columns for a message, which ten thousand of them would drown."""
+    shown = [text if len(text := str(name)) <= 80 else f"{text[:77]}..." for name in columns[:most]]
+    more = len(columns) - most
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that is meant, empty if none is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def not_numbers(name: str) -> DataError:
+    """The error of a column of a file that was left out and is asked for."""
+    return DataError(
+        f"Column {name!r} was left out, because it does not hold numbers. Convert it to numbers "
+        "in the file (labels to 0, 1, 2, ...), or do not use it."
+    )
+
+
+def select(
+    values: Values,
+    columns: Columns,
+    schema: Schema,
+    first_row: int,
+    left_out: LeftOut | None = None,
+) -> Values:
+    """Keep the requested columns of a block and give them the types of the schema.
+
+    A column that is requested and was left out is an error; one that is not requested was left
+    out by the user, which needs no telling.
+    """
+    for name in [*(columns or []), *schema]:
+        if left_out and name in left_out:
+            raise left_out[name]
+    if columns is not None and left_out:
+        left_out.clear()
+    if columns is None and not schema:
+        return values
+    if not isinstance(values, dict):
+        raise DataError("columns and schema need named columns. Pass a dict: {'x': array}.")
+    check_present(list(values), [*(columns or []), *schema])
+    return {
+        name: cast(values[name], name, schema.get(name), first_row) for name in columns or values
+    }
+
+
+def cast(leaf: NumpyArray, name: str, kind: type | None, first_row: int) -> NumpyArray:
+    """A column in the type that the schema gives it; DataError names what is not whole."""
+    if kind is float:
+        return leaf.astype(np.float64, copy=False)
+    if kind is int and leaf.dtype == np.float64:
+        whole = np.isfinite(leaf) & (np.abs(leaf) < 2.0**53) & (leaf == np.round(leaf))
+        if not whole.all():
+            index = tuple(np.argwhere(~whole)[0])
+            where = row_name(first_row + int(index[0]))
+            raise DataError(
+                f"Column {name!r} is int in schema, but is {leaf[index]} at {where}. "
+                f"Use schema={{{name!r}: float}}, or correct it."
+            )
+    return leaf if kind is None else leaf.astype(np.int64, copy=False)

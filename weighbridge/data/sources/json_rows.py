@@ -1,0 +1,231 @@
+"""Rows as JSON objects, one a line, made into columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.columns import NumpyArray
+from weighbridge.data.sources.line_blocks import Line
+
+SHOWN = 80
+
+
+class Run(NamedTuple):
+    """Rows one after the other, from the `start`-th on; a bad one stands alone, with a reason."""
+
+    start: int
+    values: dict[str, NumpyArray]
+    reason: str | None = None
+
+
+class RowParser:
+    """Makes columns of JSON objects; the first object tells which there are, and their shapes.
+
+    Numbers become floats, whole or not, because JSON does not tell 1 from 1.0; a schema asks for
+    whole ones. A null is a missing value, NaN.
+
+    Args:
+        columns: the columns to take; by default all of the first object that hold numbers.
+        schema: column -> float or int.
+        identifier: a field that names the row and is no column.
+        lenient: whether a line that cannot be used becomes a row of NaN, which the row policy
+            then deals with, and not a DataError.
+
+    >>> parser = RowParser(None, {})
+    >>> parser.learn(Line(0, 1, b'{"x": [1, 2.5], "y": 3, "name": "a"}'))
+    >>> parser.kept, parser.ignored
+    (['x', 'y'], ['name'])
+    >>> parser.values([Line(37, 2, b'{"x": [0, 1], "y": 4}')])
+    {'x': array([[0., 1.]]), 'y': array([4.])}
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None,
+        schema: Mapping[str, type],
+        *,
+        identifier: str | None = None,
+        lenient: bool = False,
+    ) -> None:
+        self.columns = columns
+        self.schema = schema
+        self.identifier = identifier
+        self.lenient = lenient
+        self.ignored: list[str] = []
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._booleans: set[str] = set()
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns, once `learn` has seen an object."""
+        return list(self._shapes)
+
+    def learn(self, first: Line | Mapping[str, Any]) -> None:
+        """Take the columns and their shapes from the first object."""
+        row = decode(first.text) if isinstance(first, Line) else first
+        where = f"line {first.number}" if isinstance(first, Line) else "the first entry"
+        if isinstance(row, str):
+            raise DataError(f"The columns are told by {where}, but {row}. Correct it.")
+        wanted = [name for name in row if name != self.identifier]
+        for name in [*(self.columns or []), *self.schema]:
+            if name not in wanted:
+                raise DataError(
+                    f"There is no column {name!r} in {where}. It has: {_names(wanted)}."
+                )
+        shapes = {}
+        for name in self.columns or wanted:
+            array = _numbers(row[name])
+            if array is not None:
+                shapes[name] = array.shape
+                if array.dtype == np.bool_ and name not in self.schema:
+                    self._booleans.add(name)
+            elif self.columns is not None or name in self.schema:
+                shown = _shorten(_shown(row[name]))
+                raise DataError(f"Column {name!r} holds {shown} in {where}, not numbers.")
+        if not shapes:
+            raise DataError(f"No column of {where} holds numbers (columns: {_names(wanted)}).")
+        self.ignored = [name for name in wanted if name not in shapes]
+        self._shapes = shapes
+
+    def values(self, lines: Sequence[Line]) -> dict[str, NumpyArray]:
+        """The columns of lines that must all be good."""
+        rows = [decode(line.text) for line in lines]
+        (run,) = self.runs(rows, [f"Line {line.number}" for line in lines])
+        return run.values
+
+    def runs(self, rows: Sequence[Mapping[str, Any] | str], names: Sequence[str]) -> list[Run]:
+        """Objects as columns.
+
+        Args:
+            rows: what `decode` made of each line: an object, or what is wrong with it.
+            names: what messages call each.
+        """
+        columns = self._columns(rows)
+        if columns is not None:
+            return [Run(0, columns)]
+        if len(rows) > 1:  # find the bad ones by halves
+            half = len(rows) // 2
+            earlier = self.runs(rows[:half], names[:half])
+            return _merge(earlier, self.runs(rows[half:], names[half:]), half)
+        reason = rows[0] if isinstance(rows[0], str) else self._complaint(rows[0])
+        if not self.lenient:
+            raise DataError(f"{names[0]} cannot be used: {reason}. Correct it.")
+        blank = {n: np.full((1, *shape), np.nan) for n, shape in self._shapes.items()}
+        return [Run(0, blank, f"{names[0]} cannot be used: {reason}.")]
+
+    def _columns(self, rows: Sequence[Mapping[str, Any] | str]) -> dict[str, NumpyArray] | None:
+        """All rows as columns; None if one of them cannot be used."""
+        columns = {}
+        for name, shape in self._shapes.items():
+            try:
+                array = _numbers([row[name] for row in rows])  # type: ignore[index]
+            except (KeyError, TypeError):
+                return None
+            if array is None or array.shape != (len(rows), *shape):
+                return None
+            fitted = self._fit(name, array)
+            if fitted is None:
+                return None
+            columns[name] = fitted
+        return columns
+
+    def _fit(self, name: str, array: NumpyArray) -> NumpyArray | None:
+        """The numbers of a column in its type; None if they are of another."""
+        if name in self._booleans:
+            return array if array.dtype == np.bool_ else None
+        if self.schema.get(name) is not int:
+            return array.astype(np.float64, copy=False)
+        if array.dtype.kind in "bi":
+            return array.astype(np.int64, copy=False)
+        if not (np.abs(array) < 2.0**53).all() or (array != np.round(array)).any():
+            return None
+        return array.astype(np.int64)
+
+    def _complaint(self, row: Mapping[str, Any]) -> str:
+        for name, shape in self._shapes.items():
+            if name not in row:
+                return f"it has no {name!r}"
+            shown = _shorten(_shown(row[name]))
+            array = _numbers(row[name])
+            if array is None:
+                return f"its {name!r} is {shown}, not numbers"
+            if array.shape != shape:
+                return f"its {name!r} has shape {array.shape}, and the first row's has {shape}"
+            if self._fit(name, array) is None:
+                kind = "true or false" if name in self._booleans else "whole numbers"
+                return f"its {name!r} is {shown}, not {kind}"
+        return "its values cannot be made columns"
+
+
+def decode(text: bytes | str) -> dict[str, Any] | str:
+    """The JSON object of a line, or what is wrong with it.
+
+    >>> decode('{"y": 1}'), decode("[1]")
+    ({'y': 1}, "it is no JSON object: '[1]'")
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    return f"it is no JSON object: {_shorten(repr(shown[: 2 * SHOWN].strip()))}"
+
+
+def identified(row: dict[str, Any] | str, field: str) -> dict[str, Any] | str:
+    """The row, or what is wrong with the field that should name it."""
+    if isinstance(row, str):
+        return row
+    found = row.get(field)
+    if isinstance(found, str | int) and not isinstance(found, bool):
+        return row
+    return f"its {field!r} is {_shorten(_shown(found))}, not text or a whole number"
+
+
+def _names(names: list[str]) -> str:
+    """Some of the names, for a message."""
+    more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
+    return ", ".join(map(_shorten, names[:20])) + more
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, whatever it is."""
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):  # lists in lists, or a number of thousands of digits
+        return f"a {type(value).__name__} that is too deep or too long to show"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def _numbers(value: Any) -> NumpyArray | None:
+    """Nested lists of numbers as an array of floats, integers or booleans; None if they are not."""
+    try:
+        array = np.asarray(value)
+        if array.dtype == object:  # with null, or with numbers beyond 64 bits
+            flat = array.reshape(-1).tolist()
+            if not all(item is None or isinstance(item, int | float) for item in flat):
+                return None
+            filled = [np.nan if item is None else float(item) for item in flat]
+            array = np.array(filled, dtype=np.float64).reshape(array.shape)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _merge(earlier: list[Run], later: list[Run], shift: int) -> list[Run]:
+    """Runs of two halves; good ones that touch become one."""
+    later = [run._replace(start=run.start + shift) for run in later]
+    before, after = earlier[-1], later[0]
+    if before.reason is None and after.reason is None:
+        joined = {n: np.concatenate([before.values[n], after.values[n]]) for n in before.values}
+        return [*earlier[:-1], Run(before.start, joined), *later[1:]]
+    return [*earlier, *later]

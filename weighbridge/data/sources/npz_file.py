@@ -1,0 +1,99 @@
+"""Reads NPZ files, which are held in memory as a whole."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from weighbridge.core.errors import DataError
+from weighbridge.data.sources.columns import Columns, Schema, check_present, select
+from weighbridge.data.sources.reading import Block, Position, Reader, make_head
+from weighbridge.data.values import as_values, num_rows
+
+# What is unpacked may be this many times the file, or this many bytes, whichever is more.
+MOST_UNPACKED = 100
+ALWAYS_UNPACKED = 1 << 30
+
+
+def read_npz(
+    path: Path,
+    columns: Columns,
+    schema: Schema,
+    position: Position | None = None,
+    *,
+    lenient: bool = False,
+) -> Reader:
+    """Read a file as one block; it has no rows that could be bad alone, whether lenient or not."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            check_present(archive.files, [*(columns or []), *schema])
+            wanted = columns or archive.files
+            _check_sizes(archive.zip, wanted, path.stat().st_size)
+            arrays = {name: archive[name] for name in wanted}
+    except DataError:
+        raise
+    except AttributeError as error:  # a single array, as np.save writes it
+        raise DataError("The file is no archive of arrays. Save it with np.savez.") from error
+    except MemoryError as error:
+        raise DataError("The arrays do not fit into memory. Write them as Parquet.") from error
+    except (
+        ValueError,
+        TypeError,
+        OSError,
+        EOFError,
+        KeyError,
+        RuntimeError,  # encrypted, or compressed in a way that zipfile does not know
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        reason = str(error)[:200]
+        raise DataError(f"The file cannot be read ({reason}). Save it with np.savez.") from error
+    present = list(arrays)
+    if columns is None:
+        arrays = {k: v for k, v in arrays.items() if v.dtype.kind in "biuf" or k in schema}
+    values = select(as_values(arrays), None, schema, 0) if arrays else {}
+    yield make_head(list(arrays), present, num_rows(values) if arrays else 0)
+    yield Block({"row": 0}, values)
+
+
+def _check_sizes(archive: zipfile.ZipFile, names: Sequence[str], file_size: int) -> None:
+    """DataError if arrays claim to be larger than what the file has for them.
+
+    Each array begins with its shape, for which NumPy would make room at once.
+    """
+    total = 0
+    members = set(archive.namelist())
+    for name in names:
+        member = name if name in members else f"{name}.npy"
+        total += archive.getinfo(member).file_size
+        if member.endswith(".npy"):
+            _check_shape(archive, member, name)
+    if total > max(ALWAYS_UNPACKED, MOST_UNPACKED * file_size):
+        raise DataError(
+            f"The file has {file_size:,} bytes and would be {total:,} when unpacked. If that is "
+            "meant, save it with np.savez, which does not compress, or as Parquet."
+        )
+
+
+def _check_shape(archive: zipfile.ZipFile, member: str, name: str) -> None:
+    info = archive.getinfo(member)
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read is None:  # fields with names beyond Latin-1: no column of numbers
+            raise DataError(f"Array {name!r} is no array of plain numbers. Leave it out.")
+        shape, _, dtype = read(file)
+        claimed = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and file.tell() + claimed != info.file_size:
+            raise DataError(
+                f"Array {name!r} has shape {shape}, which are {claimed:,} bytes, and the file has "
+                f"{info.file_size:,} for it: it is damaged. Save it again with np.savez."
+            )

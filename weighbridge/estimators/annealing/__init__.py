@@ -1,0 +1,1 @@
+"""The one annealing loop: particles along a path of densities."""

@@ -1,0 +1,76 @@
+"""Weighted particles of all islands, and their draws from the prior."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.compilation import jit
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
+
+
+class Cloud(NamedTuple):
+    """Weighted particles of all islands; the mean weight estimates the evidence so far.
+
+    Attributes:
+        position: islands x particles x coordinates.
+        log_weight: islands x particles.
+        origin: which of its island's first particles each descends from.
+    """
+
+    position: Array
+    log_weight: Array
+    origin: Array
+
+
+def shares(cloud: Cloud) -> np.ndarray:
+    """What each particle of all islands counts; islands count alike, whatever their evidence.
+
+    >>> shares(Cloud(np.zeros((2, 2, 1)), np.array([[0.0, 0.0], [-9.0, -np.inf]]), None))
+    array([0.25, 0.25, 0.5 , 0.  ])
+    """
+    log_weight = np.asarray(cloud.log_weight)
+    highest = log_weight.max(axis=1, keepdims=True)
+    weight = np.exp(log_weight - np.where(np.isfinite(highest), highest, 0.0))
+    total = weight.sum(axis=1, keepdims=True)
+    share = np.where(total > 0, weight / np.where(total > 0, total, 1.0), 0.0).reshape(-1)
+    return np.asarray(share / share.sum())
+
+
+def centre(cloud: Cloud) -> np.ndarray:
+    """The mean of all particles, each by its share."""
+    share = shares(cloud)
+    return np.asarray(share @ np.asarray(cloud.position).reshape(len(share), -1))
+
+
+def stretched(cloud: Cloud, chain_length: int) -> Cloud:
+    """Every particle as often as its chain has states."""
+    if chain_length == 1:
+        return cloud
+    return Cloud(*(jnp.repeat(leaf, chain_length, axis=1) for leaf in cloud))
+
+
+def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int) -> Cloud:
+    """Particles from the prior, with weights of 1; each island has a stream of keys of its own."""
+    high, low = map(int, np.asarray(jax.random.key_data(key)))
+
+    def numbers(island: int) -> np.ndarray:
+        drawn = random_numbers(high << 32 | low, Stream.PRIOR_DRAWS, island)
+        return drawn.integers(0, 2**32, (num_particles, 2), np.uint32)
+
+    return _draw_cloud(model, np.stack([numbers(int(island)) for island in islands]))
+
+
+@jit
+def _draw_cloud(model: Model, key_data: Array) -> Cloud:
+    """Draws by keys that were made on the host, so that none is compiled."""
+    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    position = jax.vmap(jax.vmap(model.draw))(keys)
+    shape = position.shape[:2]
+    origin = jnp.broadcast_to(jnp.arange(shape[1]), shape)
+    return Cloud(position, jnp.zeros(shape), origin)

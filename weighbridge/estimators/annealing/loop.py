@@ -1,0 +1,136 @@
+"""The one loop of every estimator: choose the next power, reweight, maybe resample, move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from weighbridge.core import interrupts
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.moves.mover import Mover
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
+from weighbridge.estimators.annealing.step import anneal_step
+from weighbridge.models.targets.unbounded import UnboundedError
+
+# Told the power reached, the log evidence so far and the number of steps.
+Report = Callable[[float, float, int], None]
+
+
+class Annealed(NamedTuple):
+    """Particles at the end of a path, the mover as tuned, and what each step did."""
+
+    cloud: Cloud
+    mover: Any
+    steps: list[StepInfo]
+    powers: list[float]
+    stalled: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a path up to power 1 has come there, and was not interrupted before."""
+        return self.powers[-1] >= 1.0
+
+
+def anneal(
+    seed: int,
+    stage: int,
+    islands: np.ndarray,
+    cloud: Cloud,
+    path_at: Callable[[int], Path],
+    mover: Mover | Sequence[Mover],
+    settings: Settings,
+    *,
+    schedule: np.ndarray | None = None,
+    start: float = 0.0,
+    resampling: str = "systematic",
+    max_steps: int = 2000,
+    take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
+    report: Report | None = None,
+    between: Callable[[Cloud, StepInfo], Cloud] | None = None,
+    may_end_early: bool = False,
+) -> Annealed:
+    """Take the particles along a path, from power 0 to power 1, or as a schedule says.
+
+    Islands share the schedule and the tuning of the moves, and nothing else: given those, their
+    estimates are independent, and a schedule chosen from all particles is a better one.
+
+    Args:
+        seed: of the whole run; the keys of a step follow from seed, stage, step and islands.
+        stage: number of this path within the run.
+        islands: numbers of the islands.
+        cloud: particles of all islands.
+        path_at: the path for a step; a new one each time, for it may carry new mini-batches.
+        mover: how the particles move; or one mover for each power of the schedule.
+        settings: see ``Settings``.
+        schedule: powers to go through, up or down, instead of choosing them by the ESS.
+        start: power that the particles are at.
+        resampling: name of the scheme.
+        max_steps: after this many the rest is taken at once, and the result says so.
+        take_step: ``anneal_step``, or ``quick_step``, or what does the same where the likelihood
+            is on the host; these may come with a ``chain_length``. Or ``patient_step``, in which
+            particles move only if some were resampled.
+        report: called before the first step and after every one.
+        between: what to do to the particles after every step, by what the step did, that leaves
+            their density as it is.
+        may_end_early: whether a run that is interrupted gives back the steps so far; else, and
+            before the first of them, that is an error.
+    """
+    # As arrays from the start: what comes back tuned is one, and must not be traced again.
+    mover = jax.tree_util.tree_map(np.asarray, mover)
+    powers = [start]
+    steps: list[StepInfo] = []
+    stalled = False
+    if report is not None:
+        report(start, 0.0, 0)
+    while powers[-1] < 1.0 if schedule is None else len(steps) < len(schedule):
+        step = len(steps)
+        if schedule is not None:
+            following = float(schedule[step])
+        else:
+            stalled = step >= max_steps - 1
+            following = 1.0 if stalled else float("nan")
+        before = cloud.position
+        try:
+            interrupts.check()
+            cloud, power, tuned, info = take_step(
+                step_keys(seed, stage, step, islands),
+                cloud,
+                powers[-1],
+                path_at(step),
+                mover[step] if isinstance(mover, Sequence) else mover,
+                settings._replace(next_power=following),
+                resampling=resampling,
+            )
+        except interrupts.Interrupted:
+            if not (may_end_early and steps):
+                raise
+            break
+        unbounded = np.asarray(info.num_unbounded), getattr(info.moves, "unbounded", 0)
+        if np.any(unbounded[0]) or np.any(unbounded[1]):
+            # Before the moves, if it was there already.
+            raise UnboundedError(np.asarray(before if np.any(unbounded[0]) else cloud.position))
+        mover = mover if isinstance(mover, Sequence) else tuned
+        if between is not None:
+            cloud = between(cloud, info)
+        powers.append(float(power))
+        steps.append(jax.tree_util.tree_map(np.asarray, info))
+        if may_end_early:
+            interrupts.keep()
+        if report is not None:
+            so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(islands))
+            report(powers[-1], float(so_far), len(steps))
+    return Annealed(cloud, mover, steps, powers, stalled)
+
+
+def step_keys(seed: int, stage: int, step: int, islands: np.ndarray) -> np.ndarray:
+    """Two keys for each island, as raw numbers; made on the host, so that none is compiled.
+
+    The stream is named by seed, stage, step and first island.
+    """
+    numbers = random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage)
+    return numbers.integers(0, 2**32, (len(islands), 2, 2), np.uint32)

@@ -1,0 +1,1 @@
+"""How the annealing loop moves its particles."""

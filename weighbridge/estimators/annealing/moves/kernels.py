@@ -1,0 +1,255 @@
+"""Movers: how the annealing core moves particles at one power, and tunes itself doing so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import erfc
+
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.types import Array, Kernel
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, pooled
+from weighbridge.estimators.annealing.moves.mover import stable_moves
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.models.targets.density import Target
+from weighbridge.sampling.kernels.hmc import HMC, evaluate
+
+# Up to so many coordinates islands that share their rows are one population to the compiler: with
+# two axes of particles, whose gradients over rows it compiles badly, a run of SMC takes three times
+# as long (benchmarks/results/blocks.md). With many coordinates a metric for each particle takes
+# memory.
+FLAT_UP_TO = 12
+# Moves of a second look: enough to see a drift, and to fall into a mode.
+ROAMING_MOVES = 8
+FALLING_MOVES = 5
+FALLING_LEAPFROG = 3
+
+
+def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any = None) -> Any:
+    """Call ``function(target, own, ...)`` for every particle of every island.
+
+    Arguments have islands and particles as their first axes. The target is the island's own, and
+    so is ``own``, whose first axis is the island.
+    """
+    by_rows = path.model.log_likelihood is not None
+    apart = bool(jax.tree_util.tree_leaves(path.axes))
+    if by_rows and not apart and path.model.dimension <= FLAT_UP_TO:
+        return _over_all(partial(function, path.target(power)), own, args)
+
+    def island(path: Path, own: Any, *args: Any) -> Any:
+        target = path.target(power)
+        return jax.vmap(lambda *particle: function(target, own, *particle))(*args)
+
+    axes = (path.axes, None if own is None else 0, *(0 for _ in args))
+    return jax.vmap(island, in_axes=axes)(path, own, *args)
+
+
+def _over_all(function: Any, own: Any, args: tuple[Any, ...]) -> Any:
+    """Call ``function(own, ...)`` for all particles as if they were of one island."""
+    shape = jax.tree_util.tree_leaves(args)[0].shape[:2]
+    args = jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), args)
+    each = jax.tree_util.tree_map(lambda leaf: jnp.repeat(leaf, shape[1], axis=0), own)
+    found = jax.vmap(function, in_axes=(None if own is None else 0, *(0 for _ in args)))(
+        each, *args
+    )
+    return jax.tree_util.tree_map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), found)
+
+
+def particle_keys(keys: Array, num_particles: int) -> Array:
+    """One key for each particle, islands x particles."""
+    return jax.vmap(lambda key: jax.random.split(key, num_particles))(keys)
+
+
+def average(info: Any, counted: Array) -> Any:
+    """Average of every leaf over the particles that count."""
+    total = jnp.maximum(jnp.sum(counted, axis=1), 1)
+    return jax.tree_util.tree_map(
+        lambda leaf: jnp.sum(jnp.where(counted, jnp.nan_to_num(leaf), 0.0), axis=1) / total, info
+    )
+
+
+@partial(
+    register_dataclass,
+    data_fields=["kernel", "num_moves", "rows_past", "rows_chunk"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Repeat:
+    """A kernel, applied a fixed number of times, with steps for the rows that are in.
+
+    Attributes:
+        kernel: with step sizes for one row.
+        num_moves: how often it is applied.
+        rows_past: at power lambda the kernel is rescaled to variances
+            1 / (rows_past + lambda rows_chunk).
+        rows_chunk: see above.
+    """
+
+    kernel: Kernel
+    num_moves: Array | int
+    rows_past: Array | float = 1.0
+    rows_chunk: Array | float = 0.0
+
+    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+        """Move every particle; the info is averaged over the second half of the moves."""
+        kernel = self.kernel.rescale(1.0 / (self.rows_past + power * self.rows_chunk))
+        num_moves = self.num_moves
+        first = num_moves // 2
+
+        def move_one(target: Target, _: None, key: Array, position: Array) -> tuple[Array, Any]:
+            state = kernel.init(position, target)
+            shape = jax.eval_shape(kernel.step, key, state, target)[1]
+            zero = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape), shape)
+
+            def body(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+                state, total = carry
+                state, info = kernel.step(jax.random.fold_in(key, index), state, target)
+                share = jnp.where(index >= first, 1.0 / (num_moves - first), 0.0)
+                add = lambda sum_, leaf: sum_ + share * leaf  # noqa: E731
+                return state, jax.tree_util.tree_map(add, total, info)
+
+            state, info = jax.lax.fori_loop(0, num_moves, body, (state, zero))
+            return state.position, info
+
+        each = particle_keys(keys, cloud.position.shape[1])
+        moved, info = over_islands(move_one, each, cloud.position, path=path, power=power)
+        # Moves that will be undone say nothing about the others.
+        stable = stable_moves(path, power, cloud.position, moved)
+        permitted = path.permits(cloud.position, moved)
+        moved = jnp.where(permitted[..., None], moved, cloud.position)
+        return moved, average(info, stable & jnp.isfinite(cloud.log_weight)), self
+
+
+@partial(register_dataclass, data_fields=[], meta_fields=[])
+@dataclass(frozen=True)
+class Stay:
+    """No move at all."""
+
+    adjusted: ClassVar[bool] = True
+
+    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+        """Every particle stays where it is."""
+        return cloud.position, (), self
+
+
+@partial(
+    register_dataclass,
+    data_fields=[
+        "step_size",
+        "num_moves",
+        "trajectory",
+        "target_acceptance",
+        "max_moves",
+        "decorrelated",
+        "max_leapfrog",
+        "spread",
+    ],
+    meta_fields=["dense"],
+)
+@dataclass(frozen=True)
+class AdaptiveHMC(Adaptive):
+    r"""HMC that takes its metric from the particles and moves until they have forgotten.
+
+    The metric of an island is the covariance of particles of other islands, shrunk towards its
+    diagonal: an island that moved by a metric of its own would not leave its target invariant.
+    In the metric's coordinates a trajectory is about a quarter turn, of varying length; where the
+    target has a guide (see ``Target.guide``) it follows that. The step
+    size follows the acceptance from move to move. The number of moves is what at the power before
+    would have taken the correlation with the start to ``decorrelated``, or to where it falls no
+    further: decided beforehand, because to stop when the particles look right is to choose them.
+    Buchholz, Chopin & Jacob (2021), Bayesian Analysis 16:745-771.
+
+    Attributes:
+        step_size: leapfrog step in units of the particles' spread.
+        num_moves: moves at the next power.
+        trajectory: length of a trajectory, in units of the particles' spread.
+        target_acceptance: acceptance that the step size is tuned to.
+        max_moves: moves at most.
+        decorrelated: correlation to reach, of what fades; less makes more moves.
+        max_leapfrog: steps of a trajectory at most. Where the step must be so small, as between
+            separate modes, longer trajectories cost more than they bring.
+        spread: each particle takes steps shorter by a factor between 1 and e^-spread, drawn anew
+            for each move; more than 0 reaches where the density is narrower than elsewhere.
+        dense: whether the metric is a matrix or a diagonal.
+    """
+
+    step_size: Array | float = 0.5
+    num_moves: Array | int = 4
+    trajectory: Array | float = 1.6
+    target_acceptance: Array | float = 0.8
+    max_moves: Array | int = 10
+    decorrelated: Array | float = 0.1
+    max_leapfrog: Array | int = 16
+    spread: Array | float = 0.0
+    dense: bool = True
+
+    def start(self, position: Array, path: Path, power: Array) -> Any:
+        """Evaluate the density and its gradient."""
+
+        def begin(target: Target, _: None, position: Array) -> Any:
+            return evaluate(position, target, target.guide())
+
+        return over_islands(begin, position, path=path, power=power)
+
+    def advance(
+        self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
+    ) -> Tally:
+        """One trajectory of all particles."""
+        state, step_size = tally.state, tally.step_size
+        shape = state.position.shape
+        uniform = jax.random.uniform(jax.random.fold_in(key, index), (*shape[:2], shape[2] + 2))
+        # Equidistributed lengths from 0.6 to 1.2 of the trajectory (a Weyl sequence).
+        stretch = 0.6 + 0.6 * jnp.mod(0.6180339887498949 * (index + 1), 1.0)
+        trajectory = jnp.minimum(self.trajectory / step_size, self.max_leapfrog / 1.2)
+        count = jnp.clip(jnp.ceil(stretch * trajectory), 1, self.max_leapfrog).astype(int)
+
+        def step(target: Target, scale: Array, uniform: Array, state: Any) -> Any:
+            own_step = step_size * jnp.exp(-self.spread * uniform[-1])
+            kernel = HMC(own_step, count, scale)
+            return kernel.step_with(uniform[:-1], state, target, target.guide())
+
+        scale, alive = setting
+        state, info = over_islands(step, uniform, state, path=path, power=power, own=scale)
+        acceptance = pooled(info.acceptance, alive)
+        # Shorter steps do not make up for what a guide that differs from the target costs: of
+        # energies that differ by a variance of 2 s^2 a share of erfc(s / 2) is accepted.
+        wanted = self.target_acceptance * erfc(0.5 * jnp.sqrt(path.target(power).guide_noise()))
+        step_size = step_size * jnp.exp(acceptance - wanted)
+        return Tally(
+            state,
+            jnp.clip(step_size, 1e-4, 2.0),
+            tally.acceptance + acceptance,
+            tally.divergent + pooled(info.divergent, alive),
+            tally.middle,
+        )
+
+    def first_step_size(self) -> Array | float:
+        """As it was tuned so far."""
+        return self.step_size
+
+    def most_moves(self, dimension: int) -> Array | int:
+        """In any dimension."""
+        return self.max_moves
+
+    def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveHMC:
+        """The mover for the next power."""
+        return replace(self, step_size=step_size, num_moves=num_moves)
+
+    def roaming(self, dimension: int) -> AdaptiveHMC:
+        """Moves with steps of many lengths, which reach where the usual ones may not."""
+        num_moves = np.minimum(np.asarray(self.max_moves), ROAMING_MOVES)
+        return replace(self, num_moves=num_moves, spread=3.0)
+
+    def falling(self) -> AdaptiveHMC:
+        """Short moves: the way down is not to be forgotten, only to be found."""
+        moves, leapfrog = FALLING_MOVES, FALLING_LEAPFROG
+        # All of them at every power, however much is forgotten: there is a way to go.
+        return replace(
+            self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog, decorrelated=1e-9
+        )

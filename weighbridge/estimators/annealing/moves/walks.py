@@ -1,0 +1,225 @@
+"""Movers that need no gradient, and movers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.types import Array, Kernel
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, pooled
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, Stay
+from weighbridge.estimators.annealing.moves.mover import Mover
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.sampling.kernels.ensemble import Stretch
+from weighbridge.sampling.kernels.metropolis import Metropolis
+from weighbridge.sampling.kernels.parts.dialogue import Lift, Point, Walker, converse
+from weighbridge.sampling.kernels.slice import Slice
+
+# Moves of a kernel that is given as it is, at each power; as in SGAIS.
+REPEATED_MOVES = 20
+
+
+@partial(
+    register_dataclass,
+    data_fields=["kernel", "num_moves", "decorrelated", "max_moves"],
+    meta_fields=["dense"],
+)
+@dataclass(frozen=True)
+class AdaptiveWalk(Adaptive):
+    """Moves without gradients, in the metric of the particles, until they have forgotten.
+
+    Metric and number of moves are found as in ``AdaptiveHMC``; the step size of the kernel is
+    tuned from move to move. All that is asked of the model is its log-likelihood, at many
+    positions at a time.
+
+    Attributes:
+        kernel: ``Metropolis``, ``Slice`` or ``Stretch``, with a step size in units of the
+            particles' spread; ``Stretch`` moves the particles of an island by each other, and
+            is the slowest of them beyond a few dimensions.
+        num_moves: moves at the next power.
+        decorrelated: correlation to reach.
+        max_moves: moves at most; by default 25 and 5 more for each dimension, for a random walk
+            takes about 3.5 of them for each.
+        dense: whether the metric is a matrix or a diagonal.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(50, seed=1)
+    >>> method = wb.SMC(moves=AdaptiveWalk(wb.Slice(along="coordinates"), max_moves=10))
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, method)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
+    True
+    """
+
+    kernel: Walker
+    num_moves: Array | int = 10
+    decorrelated: Array | float = 0.1
+    max_moves: Array | int | None = None
+    dense: bool = True
+
+    low_acceptance: ClassVar[float] = 0.05
+
+    def start(self, position: Array, path: Path, power: Array) -> Point:
+        """Evaluate the density."""
+        return evaluate(path, power, position)
+
+    def advance(
+        self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
+    ) -> Tally:
+        """One move of all particles, all questions answered within the program."""
+        walk = self.propose(key, index, tally, setting)
+        walk = converse(walk, partial(evaluate, path, power), self.lift)
+        return self.settle(walk, tally, setting)
+
+    @property
+    def lift(self) -> Lift:
+        """Maps a function of one move over islands, and over particles that move by themselves."""
+        return jax.vmap if self.kernel.ensemble else lambda call: jax.vmap(jax.vmap(call))
+
+    def propose(self, key: Array, index: Array, tally: Tally, setting: Setting) -> Any:
+        """Begin a move of all particles; all random numbers are drawn together."""
+        point = tally.state
+        kernel = replace(self.kernel, step_size=tally.step_size)  # type: ignore[type-var]
+        alone = 1 if kernel.ensemble else 2
+        shape = point.position.shape
+        count = kernel.num_uniform(shape[alone:])
+        uniform = jax.random.uniform(jax.random.fold_in(key, index), (*shape[:alone], count))
+
+        def island(scale: Array, uniform: Array, point: Point) -> Any:
+            begin = kernel.in_metric(scale).begin
+            return (begin if kernel.ensemble else jax.vmap(begin))(uniform, point)
+
+        return jax.vmap(island)(setting.scale, uniform, point)
+
+    def settle(self, walk: Any, tally: Tally, setting: Setting) -> Tally:
+        """End a move that has no question left, and tune the step size by it."""
+        point, info = self.lift(lambda walk: walk.finish())(walk)
+        mean = jax.tree_util.tree_map(lambda leaf: pooled(leaf, setting.alive), info)
+        kernel = replace(self.kernel, step_size=tally.step_size)  # type: ignore[type-var]
+        tuned = kernel.tuned(mean, point.position.shape[-1])
+        acceptance = tally.acceptance + mean.acceptance
+        return Tally(point, tuned.step_size, acceptance, tally.divergent, tally.middle)
+
+    def first_step_size(self) -> Array | float:
+        """As it was tuned so far."""
+        step_size: Array | float = self.kernel.step_size
+        return step_size
+
+    def most_moves(self, dimension: int) -> Array | int:
+        """The default grows with the dimension, as the time of a random walk does."""
+        return 25 + 5 * dimension if self.max_moves is None else self.max_moves
+
+    def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveWalk:
+        """The mover for the next power."""
+        kernel = replace(self.kernel, step_size=step_size)  # type: ignore[type-var]
+        return replace(self, kernel=kernel, num_moves=num_moves)
+
+
+def evaluate(path: Path, power: Array, position: Array) -> Point:
+    """The density of every particle of every island, with the chunk's log-likelihood as a note."""
+
+    def at(path: Path, position: Array) -> Point:
+        parameters, log_density = path.model.transform(position)
+        for term in path.past:
+            log_density = log_density + term(path.model, position, parameters)
+        log_likelihood = path.chunk(path.model, position, parameters)
+        return Point(position, log_density + power * log_likelihood, log_likelihood)
+
+    return jax.vmap(jax.vmap(at, in_axes=(None, 0)), in_axes=(path.axes, 0))(path, position)
+
+
+# --- movers by name ----------------------------------------------------------------------
+
+
+def _random_walk(dimension: int) -> AdaptiveWalk:
+    return AdaptiveWalk(Metropolis(2.38 / dimension**0.5), 8 + 2 * dimension)
+
+
+def _slice(dimension: int) -> AdaptiveWalk:
+    return AdaptiveWalk(Slice(), 4 + 2 * dimension)
+
+
+def _stretch(dimension: int) -> AdaptiveWalk:
+    return AdaptiveWalk(Stretch(), 8 + 2 * dimension)
+
+
+MOVES: dict[str, Callable[[int], Adaptive]] = {
+    "hmc": lambda dimension: AdaptiveHMC(),
+    "random_walk": _random_walk,
+    "slice": _slice,
+    "stretch": _stretch,
+}
+DEFAULT_MOVES = AdaptiveHMC()
+
+Moves = str | Kernel | Mover
+
+
+def check_moves(moves: object) -> None:
+    """Refuse what is no mover, no kernel and no name of one."""
+    if isinstance(moves, str) and moves not in MOVES:
+        raise MethodError(f"There are no moves {moves!r}; there are {list(MOVES)}.")
+    if moves is not None and not isinstance(moves, str | Kernel | Mover):
+        raise MethodError(
+            f"moves must be one of {list(MOVES)}, a mover such as wb.AdaptiveHMC(), or a kernel "
+            f"such as wb.SGHMC(), not {moves!r}."
+        )
+    if isinstance(moves, Kernel) and getattr(moves, "ensemble", False):
+        raise MethodError(
+            'Stretch moves particles by each other: use moves="stretch", or '
+            "wb.AdaptiveWalk(wb.Stretch(...))."
+        )
+
+
+def choose_mover(
+    moves: Moves | None,
+    dimension: int,
+    num_rows: int,
+    *,
+    on_host: bool,
+    default: AdaptiveHMC = DEFAULT_MOVES,
+) -> Mover:
+    """The mover for a model: by name, a kernel repeated, itself, or a method's default.
+
+    By default on the host, where there is no gradient, a random walk. Movers by name go on for as
+    long as the default does. A kernel has step sizes for one row, and is rescaled to the rows that
+    are in.
+    """
+    if moves is None:
+        moves = "random_walk" if on_host else default
+    if isinstance(moves, str):
+        named: Any = MOVES[moves](dimension)
+        mover: Mover = replace(named, decorrelated=default.decorrelated)
+    elif isinstance(moves, Kernel):
+        mover = Repeat(moves, REPEATED_MOVES, rows_past=1.0, rows_chunk=float(num_rows))
+    else:
+        mover = moves
+    if on_host and not isinstance(mover, AdaptiveWalk | Stay):
+        raise MethodError(
+            "The total_log_likelihood of this model runs on the host, outside JAX, and has no "
+            'gradient there: use moves="random_walk", "slice" or "stretch", or write it with '
+            "jax.numpy."
+        )
+    return mover
+
+
+def needs_gradient(mover: Mover) -> bool:
+    """Whether a mover differentiates the log-likelihood."""
+    if isinstance(mover, Repeat):
+        return not hasattr(mover.kernel, "begin")
+    return not isinstance(mover, AdaptiveWalk | Stay)
+
+
+def require_walkers(mover: Mover, num_particles: int, dimension: int) -> None:
+    """Refuse an ensemble too small to leave its own plane."""
+    ensemble = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
+    if ensemble and num_particles < 2 * dimension + 2:
+        raise MethodError(
+            f"Stretch moves in {dimension} dimensions need {2 * dimension + 2} particles in each "
+            f"island or more, and {num_particles} move at a time: raise num_particles, or use "
+            'moves="random_walk" or "slice".'
+        )

@@ -1,0 +1,1 @@
+"""Bounds of the log evidence from both ends of a path."""

@@ -1,0 +1,306 @@
+"""Bidirectional Monte Carlo: bounds on the log evidence from below and from above.
+
+Data that are simulated from the model come with an exact draw from their posterior: the parameters
+that made them. Annealing from the prior to the posterior bounds log Z from below, annealing from
+that draw back to the prior bounds it from above, and what lies between is known to be close.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from weighbridge.core.checks import check_seed
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.errors import DataError, MethodError, ModelError
+from weighbridge.core.islands import combine_logs
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.resampling import systematic_indices
+from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
+from weighbridge.data.checking import RowChecker
+from weighbridge.data.values import as_values, num_rows
+from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
+from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.moves.mover import Mover
+from weighbridge.estimators.annealing.moves.walks import choose_mover
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.bidirectional.bounds import Bounds, island_logs
+from weighbridge.estimators.bidirectional.frozen import Recorded, require_freezable, reversed_moves
+from weighbridge.estimators.methods import resolve
+from weighbridge.estimators.tempering.ais import AIS
+from weighbridge.estimators.tempering.smc import SMC
+from weighbridge.estimators.tempering.tempering import DISAGREEMENT, Tempering, check_outcome
+from weighbridge.models.model import Model
+from weighbridge.models.row_likelihood import check_row_function
+from weighbridge.models.targets.all_rows import likelihood_term
+from weighbridge.models.targets.host import host_likelihood
+
+# From the parameters (NumPy arrays by name) and a generator to observations.
+Simulator = Callable[[dict[str, np.ndarray], np.random.Generator], PyTree]
+
+PILOT, FORWARD, BACKWARD = 11, 12, 13
+# Sweeps of moves at power 1 before a backward chain starts: each start is an exact posterior draw
+# of its own, no longer the one that they all come from.
+REFRESHING = 4
+
+
+@double_precision
+def bidirectional(
+    model: Model,
+    simulate: Simulator,
+    *,
+    method: str | Tempering | None = None,
+    seed: int = 0,
+) -> Bounds:
+    r"""Lower and upper stochastic bounds on log Z, for data simulated from the model.
+
+    They tell how far any estimator is from the truth on data like one's own. Parameters theta* are
+    drawn from the prior and data from their likelihood, so theta* is an exact posterior draw.
+    With f_t = p(theta) p(data | theta)^{lambda_t} and moves K_t that leave f_t invariant, a
+    forward chain starts from the prior and for t = 1..T first gains the weight
+    f_t(x_{t-1}) / f_{t-1}(x_{t-1}), then moves, x_t ~ K_t(x_{t-1}). The reversal of K_t is
+    K_t(x' | x) f_t(x) / f_t(x'). So a backward chain, from x_T = theta*, for t = T..1 first moves
+    at power t, x_{t-1} from x_t, then loses that weight; and of the same path
+
+    .. math:: \frac{Q_{backward}(x_0 \ldots x_T)}{P_{forward}(x_0 \ldots x_T)}
+        = \frac{f_T(x_T)}{Z p(x_0)} \prod_t \frac{f_t(x_{t-1})}{f_t(x_t)}
+        = \frac{1}{Z} \prod_t \frac{f_t(x_{t-1})}{f_{t-1}(x_{t-1})} = \frac{w}{Z}
+
+    .. math:: E_P[w] = Z, \quad E_Q[1/w] = 1/Z, \quad
+        E_P[\log w] = \log Z - KL(P | Q), \quad E_Q[\log w] = \log Z + KL(Q | P)
+
+    An island averages the weights of its chains, the bounds average the logs of the islands. A
+    pilot run finds the schedule and the tuning of the moves; then both are fixed, for chains that
+    tuned themselves would bound nothing. All backward chains come from the one theta*. They forget
+    it by moves at power 1; what it still matters is measured, by backward chains with the same
+    random numbers from draws of the pilot, and is part of the upper bound's error. Where the
+    posterior has modes that no move connects and the pilot missed one, only Markov's inequality is
+    left: the upper bound is a nats too low with a probability of at most exp(-a).
+
+    Grosse, Ghahramani & Adams (2015), arXiv:1511.02543.
+
+    Args:
+        model: with a log-likelihood of rows, or of all data.
+        simulate: ``f(parameters, generator)``, given the parameters as NumPy arrays by name and a
+            NumPy generator, returns observations as ``wb.evidence`` takes them; inputs such as the
+            features of a regression may be those of the user's own data.
+        method: ``AIS`` or ``SMC`` with their settings; more annealing steps bring the bounds
+            together. By default AIS with 32 islands of 32 particles.
+        seed: the same seed gives the same parameters, data and bounds.
+
+    >>> import weighbridge as wb
+    >>> bounds = wb.bidirectional(
+    ...     wb.zoo.gaussian.model(), lambda p, generator: generator.normal(p["mu"], 1.0, size=50))
+    >>> low, high = bounds.interval
+    >>> low < wb.zoo.gaussian.log_evidence(bounds.data) < high, bounds.gap < 0.5
+    (True, True)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), bounds.data, "smc")
+    >>> bounds.check(result).inside
+    True
+    """
+    began = time.perf_counter()
+    check_seed(seed)
+    if not isinstance(model, Model):
+        raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
+    chosen = _require_method(method)
+    # Folded in, so that the true parameters are no particle of an estimator with the same seed.
+    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 2**32 - Stream.SIMULATIONS)
+    first, second, third = np.arange(3 * chosen.num_islands).reshape(3, -1)
+    truth = np.asarray(draw_cloud(model, key, third, chosen.num_particles).position[0, 0])
+    parameters = model.unravel(truth)
+    values, weight = _simulated(model, simulate, parameters, seed)
+    term, count = likelihood_term(model, values, weight)
+    cloud = draw_cloud(model, key, first, chosen.num_particles)
+    if host_likelihood(model, values, cloud.position) is not None:
+        raise ModelError(
+            "Bounds need a total_log_likelihood that JAX can compile: write it with jax.numpy."
+        )
+    mover = choose_mover(
+        chosen.moves, model.dimension, count, on_host=False, default=chosen.default_moves
+    )
+    require_freezable(mover)
+
+    run = _Run(chosen, seed, Path(model, (), term))
+    pilot = run.pilot(cloud, mover)
+    check_outcome(pilot)
+    powers = np.array(pilot.powers)
+    movers = [step.moves for step in pilot.steps]
+    cloud = draw_cloud(model, key, second, chosen.num_particles)
+    forward = run.fixed(FORWARD, cloud, 0.0, powers[1:], movers)
+
+    # Each power has the moves of the forward step to it; at 0 the weights are complete.
+    reverse = np.concatenate([np.ones(REFRESHING), powers[::-1]])
+    order = [*[movers[-1]] * REFRESHING, *movers[::-1], movers[0]]
+    back = [reversed_moves(mover) for mover in order]
+    starts = np.broadcast_to(truth, (chosen.num_islands, len(truth)))
+    backward = run.fixed(BACKWARD, run.cloud_at(starts), 1.0, reverse, back)
+    # The same random numbers from elsewhere: what differs is what the start still matters.
+    starts = _posterior_draws(pilot, seed)
+    rehearsal = run.fixed(BACKWARD, run.cloud_at(starts), 1.0, reverse, back)
+
+    with np.errstate(invalid="ignore"):  # an island without weight has no finite log
+        lower = combine_logs(island_logs(forward))
+        upper = combine_logs(-island_logs(backward))
+        by_start = _start_error(-island_logs(backward), -island_logs(rehearsal))
+    found = {
+        Status.ISLANDS_DISAGREE: max(lower.spread, upper.spread) > DISAGREEMENT,
+        Status.STALLED: pilot.stalled,
+        Status.ERROR_UNKNOWN: math.isnan(lower.std_error + upper.std_error),
+    }
+    return Bounds(
+        lower=lower.log_evidence,
+        upper=upper.log_evidence,
+        lower_error=lower.std_error,
+        upper_error=math.hypot(upper.std_error, by_start),
+        data=values,
+        parameters=parameters,
+        schedule=powers,
+        forward_log_weights=forward,
+        backward_log_weights=backward,
+        method=chosen.name,
+        num_observations=count,
+        flags=tuple(flag for flag, raised in found.items() if raised),
+        elapsed=time.perf_counter() - began,
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The annealing core on one path of densities: tuning itself, or fixed."""
+
+    method: Tempering
+    seed: int
+    path: Path
+
+    def pilot(self, cloud: Cloud, mover: Mover) -> Annealed:
+        """Find schedule and tuning; resampled whatever the method, for the sake of the metric."""
+        method = self.method
+        return anneal(
+            self.seed,
+            PILOT,
+            np.arange(method.num_islands),
+            cloud,
+            lambda _: self.path,
+            Recorded(mover),
+            Settings(method.target_ess, 0.5),
+            schedule=method.schedule(),
+            max_steps=method.max_annealing_steps,
+        )
+
+    def fixed(
+        self,
+        stage: int,
+        cloud: Cloud,
+        start: float,
+        schedule: np.ndarray,
+        movers: Sequence[Mover],
+    ) -> np.ndarray:
+        """Log weights at the end of a schedule, by movers that do not tune themselves."""
+        outcome = anneal(
+            self.seed,
+            stage,
+            np.arange(self.method.num_islands),
+            cloud,
+            lambda _: self.path,
+            movers,
+            Settings(self.method.target_ess, self.method.resample_below),
+            schedule=schedule,
+            start=start,
+            resampling=self.method.resampling_scheme(),
+        )
+        return np.asarray(outcome.cloud.log_weight)
+
+    def cloud_at(self, starts: np.ndarray) -> Cloud:
+        """All particles of an island at one position."""
+        shape = (self.method.num_islands, self.method.num_particles)
+        position = np.broadcast_to(starts[:, None], (*shape, starts.shape[1]))
+        origin = np.broadcast_to(np.arange(shape[1]), shape)
+        return Cloud(jnp.asarray(position), jnp.zeros(shape), jnp.asarray(origin))
+
+
+def _posterior_draws(pilot: Annealed, seed: int) -> np.ndarray:
+    """One particle of the pilot for each island, by its weight."""
+    num_islands, num_particles, dimension = pilot.cloud.position.shape
+    numbers = random_numbers(seed, Stream.PILOT_DRAWS)
+    log_weights = np.asarray(pilot.cloud.log_weight).reshape(-1)
+    chosen = systematic_indices(numbers.random(), log_weights)
+    offsets = numbers.integers(num_particles, size=num_islands)
+    chosen = chosen[np.arange(num_islands) * num_particles + offsets]
+    positions = np.asarray(pilot.cloud.position).reshape(-1, dimension)
+    return np.asarray(positions[chosen])
+
+
+def _start_error(from_truth: np.ndarray, from_others: np.ndarray) -> float:
+    """Standard error of the mean from the truth by which posterior draw the truth is.
+
+    Two draws differ by twice the variance of one, and islands by their own on top. Measured from
+    the truth itself, a truth that is an exception is seen to be one.
+    """
+    num_islands = len(from_truth)
+    if num_islands < 2:
+        return math.nan
+    by_chance = (1 + 1 / num_islands) * np.var(from_truth, ddof=1)
+    squares = np.mean((from_others - np.mean(from_truth)) ** 2)
+    return math.sqrt(max(float(squares - by_chance) / 2, 0.0))
+
+
+def _require_method(method: str | Tempering | None) -> Tempering:
+    """AIS or SMC, or an error that says why not."""
+    chosen = AIS(32, 32, target_ess=0.95) if method is None else resolve(method)
+    if not isinstance(chosen, AIS | SMC):
+        raise MethodError(
+            f"Bounds need AIS or SMC, whose weights have a reversal, not {chosen.name!r}: "
+            "method=wb.AIS(...)."
+        )
+    if chosen.chain_length > 1:
+        raise MethodError("Bounds need plain SMC: leave out its waste-free chains.")
+    return chosen
+
+
+def _simulated(
+    model: Model, simulate: Simulator, parameters: dict[str, np.ndarray], seed: int
+) -> tuple[PyTree, np.ndarray | None]:
+    """Observations from the parameters, checked, and a weight of 1 for every row."""
+    total = model.total_log_likelihood
+    if total is not None and len(inspect.signature(total).parameters) < 2:
+        raise ModelError(
+            "The total_log_likelihood takes no data, so none can be simulated for it: give it as "
+            "f(parameters, data)."
+        )
+    if not callable(simulate):
+        raise MethodError(
+            "simulate must be a function of the parameters and a NumPy generator that returns "
+            f"observations, not {simulate!r}."
+        )
+    data = simulate(dict(parameters), random_numbers(seed, Stream.SIMULATIONS))
+    if isinstance(data, dist.Distribution):
+        raise DataError(
+            f"simulate returned a distribution ({type(data).__name__}), not observations: draw "
+            "from it with its sample(jax.random.key(generator.integers(2**31)), ...)."
+        )
+    try:
+        values = as_values(data)
+        if model.log_likelihood is not None:
+            values = RowChecker("raise", model.check_rows)(values)
+    except DataError as error:
+        raise DataError(f"simulate returned data that cannot be weighed. {error}") from error
+    if not num_rows(values):
+        raise DataError("simulate returned no row: there is nothing to weigh.")
+    if model.log_likelihood is None:
+        return values, None
+    if check_row_function(model, values):
+        raise DataError(
+            "simulate returned a column 'weight' that counts repeated rows. The parameters are a "
+            "posterior draw only of rows that were simulated one by one: return every row."
+        )
+    return values, np.ones(num_rows(values))

@@ -1,0 +1,173 @@
+"""What bidirectional Monte Carlo gives back: bounds, and whether another estimate keeps to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from weighbridge.core.errors import DataError
+from weighbridge.core.pickling import travels
+from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
+from weighbridge.plots.bounds import plot_bounds
+from weighbridge.results.evidence_result import Evidence
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
+
+# Nats by which bounds cross with a probability under 2 exp(-8), in any model.
+CROSSED = 16.0
+
+
+@travels()
+class Verdict(NamedTuple):
+    """Whether an estimate agrees with bounds; true if it does.
+
+    Attributes:
+        inside: whether it lies between the bounds, given all errors.
+        excess: nats by which it is above the upper bound (positive) or below the lower one
+            (negative); 0 between them.
+        num_errors: the same in units of the combined standard error.
+        text: the same in words.
+    """
+
+    inside: bool
+    excess: float
+    num_errors: float
+    text: str
+
+    def __bool__(self) -> bool:
+        return self.inside
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@travels(if_possible=["data"])
+@dataclass(frozen=True, eq=False, repr=False)
+class Bounds:
+    """Stochastic bounds on the log evidence of simulated data.
+
+    Attributes:
+        lower: mean over islands of log estimates of Z; its expectation is at most log Z.
+        upper: mean over islands of minus log estimates of 1/Z; its expectation is at least log Z.
+        lower_error: standard error of ``lower``; NaN when it cannot be stated.
+        upper_error: standard error of ``upper``, with what hangs on the one exact posterior draw.
+        data: the simulated observations, for other estimators to weigh.
+        parameters: what they were simulated with.
+        schedule: powers of the likelihood, from 0 to 1; the backward chains took them from 1 to 0.
+        forward_log_weights: log weights at the end of the forward chains, islands x particles.
+        backward_log_weights: likewise of the backward chains; they estimate 1/Z.
+        method: name of the method.
+        num_observations: rows that were simulated.
+        flags: every reason for caution; empty if there is none.
+        elapsed: seconds of wall clock.
+    """
+
+    lower: float
+    upper: float
+    lower_error: float
+    upper_error: float
+    data: PyTree
+    parameters: dict[str, np.ndarray]
+    schedule: np.ndarray
+    forward_log_weights: np.ndarray
+    backward_log_weights: np.ndarray
+    method: str
+    num_observations: int
+    flags: tuple[Status, ...] = ()
+    elapsed: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """The distance of the bounds; its expectation bounds the error of both."""
+        return self.upper - self.lower
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The bounds, each moved outwards by two standard errors."""
+        return self.lower - 2 * self.lower_error, self.upper + 2 * self.upper_error
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the upper bound is below the lower one by more than chance allows.
+
+        Then ``simulate`` does not draw from the likelihood of the model. By Markov's inequality
+        each bound is a nats on the wrong side with a probability of at most exp(-a).
+        """
+        return self.gap < -CROSSED
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+    def check(self, result: Evidence, *, num_errors: float = 3.0) -> Verdict:
+        """Whether an estimate of the evidence of ``data`` lies between the bounds.
+
+        Args:
+            result: of ``wb.evidence(model, bounds.data, ...)`` by any method.
+            num_errors: combined standard errors that it may lie outside. An estimate that does
+                not state its error is held to those of the bounds alone.
+        """
+        if result.num_observations != self.num_observations:
+            raise DataError(
+                f"This result weighs {result.num_observations:,} observations, and the bounds are "
+                f"for {self.num_observations:,}: run the method on bounds.data."
+            )
+        value = result.log_evidence
+        excess = max(value - self.upper, 0.0) - max(self.lower - value, 0.0)
+        errors = (result.std_error, self.lower_error if excess < 0 else self.upper_error)
+        error = math.hypot(*(e for e in errors if not math.isnan(e)))
+        distance = abs(excess) / error if error else math.inf if excess else 0.0
+        inside = distance <= num_errors
+        where = "between" if not excess else "below" if excess < 0 else "above"
+        text = f"log evidence {value:.2f} ({result.method}) lies {where} the bounds"
+        if excess:
+            text += f" by {abs(excess):.2f} nats, {distance:.1f} standard errors"
+        text += f": {'it agrees' if inside else 'it does not agree'} with them."
+        return Verdict(inside, excess, distance, text)
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """Forward and backward estimates of the islands, and the bounds.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
+        """
+        return plot_bounds(
+            island_logs(self.forward_log_weights),
+            -island_logs(self.backward_log_weights),
+            lower=(self.lower, self.lower_error),
+            upper=(self.upper, self.upper_error),
+            axes=axes,
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"log evidence from {self.lower:.2f} +- {self.lower_error:.2f} to {self.upper:.2f} +- "
+            f"{self.upper_error:.2f} ({self.method}, {len(self.schedule) - 1} steps, "
+            f"{self.num_observations:,} simulated observations, {self.elapsed:.1f} s)",
+            *(f"  {flag}" for flag in self.flags),
+        ]
+        if self.crossed:
+            lines.append(
+                "  The upper bound lies below the lower one: check that simulate draws from the "
+                "likelihood of the model, with the same noise and the same columns."
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Bounds: {str(self).splitlines()[0]}; {self.status.label}>"
+
+
+def island_logs(log_weights: np.ndarray) -> np.ndarray:
+    """Log of the mean weight of every island."""
+    top = log_weights.max(axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.mean(np.exp(log_weights - top), axis=1)) + top[:, 0])

@@ -1,0 +1,1 @@
+"""Bridge sampling between particles and Gaussians."""

@@ -1,0 +1,240 @@
+"""Bridge sampling: the evidence from draws of the posterior and of a normalised proposal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weighbridge.core.status import Status
+from weighbridge.diagnostics.pareto import pareto_khat
+
+# The iteration ends when log Z changes by less than this.
+CONVERGED = 1e-10
+MAX_ITERATIONS = 1000
+# What sums of log densities are good to; no other error is left where the proposal is exact.
+ROUNDING = 1e-14
+# Above this the error of an importance sample falls more slowly than it says.
+GOOD_KHAT = 0.5
+# Two estimates agree within this many errors; a path's is a Student-t of 15 degrees of freedom.
+AGREEMENT = 4.0
+# Cautions about a path, which do not concern an answer by the bridge.
+OF_THE_PATH = (
+    Status.NOISY,
+    Status.ISLANDS_DISAGREE,
+    Status.TOO_FEW_MOVES,
+    Status.HEATED,
+    Status.ERROR_UNKNOWN,
+)
+# Effective draws, as a fraction, from which on no tail matters.
+EVEN = 0.9
+
+
+class Bridged(NamedTuple):
+    """What a bridge between two samples gave.
+
+    Attributes:
+        log_evidence: in nats.
+        std_error: from leaving out one group of draws at a time; NaN under four groups.
+        khat_proposal: Pareto k-hat of posterior over proposal, at draws of the proposal.
+        khat_posterior: of proposal over posterior, at draws of the posterior.
+        overlap: what the two samples have in common, from 0 to 1: the weight of the posterior's
+            draws where the proposal reaches.
+        is_even: whether the ratios vary so little, in both directions, that their tails do not
+            matter.
+        reached: the overlap of each group of the posterior's draws by itself.
+    """
+
+    log_evidence: float
+    std_error: float
+    khat_proposal: float
+    khat_posterior: float
+    overlap: float
+    is_even: bool
+    reached: np.ndarray | None = None
+
+    def judge(self, log_evidence: float, std_error: float) -> tuple[bool, Status | None]:
+        """Whether it is the answer beside an estimate along a path, and what to say of that.
+
+        Neither of them is ever far too high (by Markov's inequality), and both fall short when mass
+        was missed. So of two that disagree the higher counts, as long as the bridge's ratios have
+        light tails in both directions; the smaller error alone decides nothing.
+        """
+        if not self.is_light or math.isnan(self.std_error):
+            return False, None
+        if math.isnan(std_error):  # nothing to disagree with
+            return True, None
+        apart = self.log_evidence - log_evidence
+        allowed = AGREEMENT * math.hypot(self.std_error, std_error)
+        if apart > allowed:
+            return True, Status.PATH_LOST
+        return (True, None) if apart >= -allowed else (False, Status.BRIDGE_SHORT)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether the ratios have light tails in both directions, or hardly vary."""
+        return self.is_even or max(self.khat_proposal, self.khat_posterior) < GOOD_KHAT
+
+
+class Decision(NamedTuple):
+    """Which of two estimates is the answer.
+
+    Attributes:
+        log_evidence: of the answer.
+        std_error: of the answer.
+        flags: every reason for caution about it.
+        diagnostics: both estimates.
+    """
+
+    log_evidence: float
+    std_error: float
+    flags: tuple[Status, ...]
+    diagnostics: dict[str, Any]
+
+    def overruled(
+        self, log_evidence: float, std_error: float, flags: tuple[Status, ...]
+    ) -> Decision:
+        """The same two estimates, where a third one is the answer: with a mode that both missed."""
+        diagnostics = self.diagnostics | {"answer": "neither"}
+        flags = (Status.MASS_MISSED, *flags)
+        return Decision(log_evidence, std_error, flags, diagnostics)
+
+
+def decide(
+    crossing: Bridged | None, log_evidence: float, std_error: float, flags: tuple[Status, ...]
+) -> Decision:
+    """Choose between a bridge, if there is one, and a path with its flags; see ``judge``."""
+    by_bridge, caution = False, None
+    if crossing is not None:
+        by_bridge, caution = crossing.judge(log_evidence, std_error)
+    diagnostics: dict[str, Any] = {
+        "path_log_evidence": log_evidence,
+        "path_error": std_error,
+        "answer": "bridge" if by_bridge else "path",
+    }
+    if crossing is not None:
+        diagnostics |= {
+            "bridge_log_evidence": crossing.log_evidence,
+            "bridge_error": crossing.std_error,
+            "bridge_khat": max(crossing.khat_proposal, crossing.khat_posterior),
+        }
+        if by_bridge:
+            log_evidence, std_error = crossing.log_evidence, crossing.std_error
+            flags = tuple(flag for flag in flags if flag not in OF_THE_PATH)
+    flags = flags if caution is None else (caution, *flags)
+    return Decision(log_evidence, std_error, flags, diagnostics)
+
+
+def bridge(
+    log_ratio_posterior: np.ndarray, log_ratio_proposal: np.ndarray, log_weight: np.ndarray
+) -> Bridged:
+    r"""The evidence by the optimal bridge of Meng & Wong (1996), Statistica Sinica 6:831-860.
+
+    With l = f / q, the ratio of the unnormalised posterior to a normalised proposal,
+
+    .. math:: Z = \frac{\frac1{N_2} \sum_{j \sim q} l_j / (s_1 l_j + s_2 Z)}
+                       {\sum_{i \sim p} W_i / (s_1 l_i + s_2 Z)}, \qquad s_k = N_k / (N_1 + N_2)
+
+    solved by iteration. Draws come in groups (islands) that are independent of each other; the
+    error is the jackknife over groups, which holds for dependent draws within one. What the
+    proposal does not reach pulls the estimate down by as much as the posterior's draws say is
+    there, so it stays right as long as those draws are.
+
+    Args:
+        log_ratio_posterior: log l at draws of the posterior, groups x draws.
+        log_ratio_proposal: log l at draws of the proposal, groups x draws.
+        log_weight: log weights of the posterior's draws, groups x draws, normalised by no one.
+
+    >>> flat = np.full((8, 200), 3.0)
+    >>> round(bridge(flat, flat, np.zeros((8, 200))).log_evidence, 10)
+    3.0
+    """
+    usable = np.isfinite(log_weight) & np.isfinite(log_ratio_posterior)
+    share = np.exp(np.where(usable, log_weight - np.logaddexp.reduce(log_weight[usable]), -np.inf))
+    posterior = np.where(usable, log_ratio_posterior, 0.0)
+    sides = _Sides(posterior, log_ratio_proposal, share)
+    log_evidence = sides.solve()
+    inverse = log_weight[usable] - log_ratio_posterior[usable]
+    shared = 1 / (0.5 * _exp(posterior - log_evidence) + 0.5)
+    # Within a group its own weights count, however small they are beside those of others.
+    top = np.max(log_weight, axis=1, keepdims=True)
+    own = np.where(usable, np.exp(log_weight - np.where(np.isfinite(top), top, 0.0)), 0.0)
+    reached = np.sum(own * shared, axis=1) / np.maximum(np.sum(own, axis=1), 1e-300)
+    return Bridged(
+        log_evidence,
+        sides.error(log_evidence),
+        pareto_khat(log_ratio_proposal),
+        pareto_khat(inverse),
+        min(float(np.sum(share * shared)), 1.0),
+        min(_evenness(log_ratio_proposal), _evenness(-log_ratio_posterior[usable])) > EVEN,
+        reached,
+    )
+
+
+class _Sides:
+    """Both samples, and the map whose fixed point is log Z."""
+
+    def __init__(self, posterior: np.ndarray, proposal: np.ndarray, share: np.ndarray) -> None:
+        self.posterior, self.proposal, self.share = posterior, proposal, share
+        effective = 1 / np.sum(share**2)
+        self.first = effective / (effective + proposal.size)
+        self.second = 1 - self.first
+
+    def sums(self, log_evidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Of each group, numerator and denominator of the ratio of sums, times Z below."""
+        above = 1 / (self.first + self.second * _exp(log_evidence - self.proposal))
+        below = self.share / (self.first * _exp(self.posterior - log_evidence) + self.second)
+        return np.mean(above, axis=1), np.sum(below, axis=1)
+
+    def solve(self) -> float:
+        """Iterate for log Z."""
+        if not np.isfinite(self.proposal).any():
+            return -math.inf
+        log_evidence = float(np.sum(self.share * self.posterior))
+        for _ in range(MAX_ITERATIONS):
+            above, below = self.sums(log_evidence)
+            change = math.log(above.mean()) - math.log(below.sum())
+            log_evidence += change
+            if abs(change) < CONVERGED:
+                break
+        return log_evidence
+
+    def error(self, log_evidence: float) -> float:
+        """The jackknife over groups: what leaving one out does to the fixed point."""
+        num_groups = len(self.share)
+        if num_groups < 4 or not math.isfinite(log_evidence):
+            return math.nan
+        above, below = self.sums(log_evidence)
+        weight = self.share.sum(axis=1)
+        if min(np.min(above.sum() - above), np.min(below.sum() - below)) <= 0:
+            return math.nan  # one group is all there is
+        without = np.log((above.sum() - above) / (num_groups - 1))
+        without -= np.log((below.sum() - below) / np.maximum(1 - weight, 1e-12))
+        # The first step of the iteration is the whole way but for a factor of its contraction.
+        step = 1e-4
+        shifted = [np.log(a.mean()) - np.log(b.sum()) for a, b in
+                   (self.sums(log_evidence + sign * step) for sign in (1, -1))]  # fmt: skip
+        contraction = -(shifted[0] - shifted[1]) / (2 * step)
+        if not contraction > 0:  # log Z is so large that a step is lost in rounding
+            return math.nan
+        without /= contraction
+        # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
+        tails = (num_groups - 1) / (num_groups - 3)
+        factor = (num_groups - 1) / num_groups
+        chance = math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))
+        return math.hypot(chance, CONVERGED + ROUNDING * abs(log_evidence))
+
+
+def _exp(values: np.ndarray) -> np.ndarray:
+    return np.asarray(np.exp(np.clip(values, -700.0, 700.0)))
+
+
+def _evenness(log_ratio: np.ndarray) -> float:
+    """Effective draws of importance ratios, as a fraction."""
+    finite = log_ratio[np.isfinite(log_ratio)]
+    if not finite.size:
+        return 0.0
+    return float(
+        np.exp(2 * np.logaddexp.reduce(finite) - np.logaddexp.reduce(2 * finite)) / log_ratio.size
+    )

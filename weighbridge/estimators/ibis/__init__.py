@@ -1,0 +1,1 @@
+"""Iterated batch importance sampling, row by row."""

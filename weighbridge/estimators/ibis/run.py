@@ -1,0 +1,340 @@
+"""A run of IBIS under way."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core import interrupts
+from weighbridge.core.checks import check_seed
+from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.islands import combine_islands
+from weighbridge.core.resampling import effective_sample_size, is_same, log_mean_exp
+from weighbridge.core.rollback import restored_on_error
+from weighbridge.core.status import Status
+from weighbridge.core.types import Array, Kernel, PyTree
+from weighbridge.data.cutting import pad, split
+from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
+from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.annealing.moves.kernels import Repeat
+from weighbridge.estimators.annealing.moves.walks import choose_mover, require_walkers
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.annealing.step import anneal_step, quick_step
+from weighbridge.estimators.bridging.bridge import decide
+from weighbridge.estimators.ibis.look_ahead import look_ahead
+from weighbridge.estimators.ibis.row_store import Store
+from weighbridge.estimators.second_look.streams import amended, look_again
+from weighbridge.estimators.sequential import (
+    Kept,
+    cloud_state,
+    posterior,
+    restored_cloud,
+    unexplained,
+)
+from weighbridge.estimators.tempering.tempering import (
+    DISAGREEMENT,
+    FEW_PARTICLES,
+    LOW_ACCEPTANCE,
+    is_unadjusted,
+)
+from weighbridge.models.model import Model
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import Span
+from weighbridge.models.targets.unbounded import UnboundedError
+from weighbridge.results.evidence_result import Evidence, Trace
+
+if TYPE_CHECKING:
+    from weighbridge.estimators.ibis.ibis import IBIS
+
+TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess")
+COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
+# A stage ends when its weights have degenerated: all islands are resampled, whatever their ESS.
+ALWAYS = 2.0
+# Rows up to which a result looks for modes that were missed: it takes about as long as six stages.
+LOOKED_AT = 1 << 13
+# Rows that are looked at together, to find where the weights degenerate.
+LOOK_AHEAD = 256
+
+
+@jit
+def _summary(cloud: Cloud) -> tuple[Array, Array]:
+    """Log evidence and ESS of each island."""
+    ess = jax.vmap(effective_sample_size)(cloud.log_weight)
+    return jax.vmap(log_mean_exp)(cloud.log_weight), ess
+
+
+class IBISRun:
+    """A run under way: the particles of the last stage, and what the rows since then weigh."""
+
+    @double_precision
+    def __init__(self, method: IBIS, model: Model, seed: int, first_island: int = 0) -> None:
+        model.require_rows()
+        check_seed(seed)
+        self.method, self.model, self.seed = method, model, seed
+        self.store = Store()
+        self.num_observations = 0.0
+        self.moved_rows = 0  # rows that the particles were moved with
+        self.num_stages = 0
+        self.mover = choose_mover(method.moves, model.dimension, 0, on_host=False)
+        require_walkers(self.mover, method.num_particles, model.dimension)
+        size = (model.dimension, method.num_islands, method.num_particles)
+        check_memory(*size, dense=getattr(self.mover, "dense", False))
+        self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
+        self.acceptance: list[float] = []
+        self.path: list[tuple[float, ...]] = []
+        self.islands = np.arange(first_island, first_island + method.num_islands)
+        key = jax.random.key(seed, impl="threefry2x32")
+        self.cloud = draw_cloud(model, key, self.islands, method.num_particles)
+        self.gained = np.zeros(self.cloud.log_weight.shape)
+        self.log_evidences = np.zeros(method.num_islands)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows seen, whatever they count."""
+        return self.store.num_rows
+
+    @double_precision
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in rows; on an error nothing has changed."""
+        before = vars(self) | {"counts": dict(self.counts)}
+        lengths = self.num_rows, len(self.path), len(self.acceptance)
+        try:
+            for piece, its_weight in split((values, weight), LOOK_AHEAD):
+                self._take(piece, its_weight)
+        except BaseException:
+            vars(self).update(before)
+            self.store.cut(lengths[0])
+            del self.path[lengths[1] :], self.acceptance[lengths[2] :]
+            raise
+        if self.num_observations > (self.path[-1][0] if self.path else 0.0):
+            self._note(self.num_observations)
+
+    def kept(self) -> Kept | None:
+        """All rows seen; None while their layout is unknown, after a restart."""
+        if not self.num_rows or self.store.layout is None:
+            return None
+        *leaves, weight = [column[: self.num_rows].copy() for column in self.store.columns]
+        return Kept(jax.tree_util.tree_unflatten(self.store.layout, leaves), weight, True)
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the run is as before."""
+        before = self.num_rows
+        try:
+            with restored_on_error(self):
+                yield
+        except BaseException:
+            self.store.cut(before)
+            raise
+
+    def _take(self, values: PyTree, weight: np.ndarray) -> None:
+        """Weight the particles by these rows; move them wherever the weights would degenerate."""
+        size, first_row = len(weight), self.num_rows
+        self.store.append(values, weight)
+        rows = Rows(*pad(values, weight, LOOK_AHEAD))
+        taken, target_ess = 0, self.method.target_ess
+        while taken < size:
+            ahead = look_ahead(self.model, self.cloud, self.gained, rows, taken, target_ess)
+            if np.any(ahead.unbounded):
+                raise UnboundedError(self.cloud.position).at_rows(self.model, rows, first_row)
+            count = min(int(ahead.num_taken), size - taken)
+            degenerate = taken + count < size
+            if degenerate and first_row + taken + count == self.moved_rows:
+                count = 1  # the next row is too much by itself, and will be tempered
+            undefined = int(np.asarray(ahead.undefined)[taken : taken + count].sum())
+            self.counts["num_undefined"] += undefined
+            taken += count
+            self.gained = np.asarray(ahead.gained)
+            outcome = self._move(first_row + taken) if degenerate else None
+            dead = outcome is not None and not np.isfinite(outcome.cloud.log_weight).any()
+            if dead or (undefined and self.num_stages == 0):
+                draw = "particle" if self.num_stages else "prior draw"
+                raise unexplained(
+                    self.model,
+                    self.cloud.position,
+                    rows,
+                    first_row,
+                    undefined=undefined > 0,
+                    draw=draw,
+                )
+            if outcome is not None:
+                self._settle(outcome, first_row + taken)
+                self._note(self.num_observations + float(weight[:taken].sum()), outcome)
+        self.num_observations += float(weight.sum())
+
+    def _move(self, stop: int) -> Annealed:
+        """Take the rows since the last stage as one chunk: reweight, resample, move."""
+        store = self.store.rows()
+        past, chunk = Span(store, 0, self.moved_rows), Span(store, self.moved_rows, stop)
+        path = Path(self.model, (past,), chunk)
+        mover = self.mover
+        if isinstance(mover, Repeat) and isinstance(self.method.moves, Kernel):
+            weight = self.store.weight
+            before, added = weight[: self.moved_rows].sum(), weight[self.moved_rows : stop].sum()
+            mover = replace(mover, rows_past=1.0 + before, rows_chunk=added)
+        try:
+            return anneal(
+                self.seed,
+                self.num_stages,
+                self.islands,
+                self.cloud,
+                lambda _: path,
+                mover,
+                Settings(self.method.target_ess, resample_below=ALWAYS),
+                resampling=self.method.resampling,
+            )
+        except UnboundedError as error:
+            raise error.at_rows(self.model, store, 0) from None
+
+    def _settle(self, outcome: Annealed, stop: int) -> None:
+        """The particles are where all rows up to this one want them."""
+        self.cloud, self.mover = outcome.cloud, outcome.mover
+        self.gained = np.zeros_like(self.gained)
+        self.moved_rows = stop
+        self.num_stages += 1
+        for name in COUNTED:
+            # What was undefined before the first step has been counted row by row.
+            steps = outcome.steps[1:] if name == "num_undefined" else outcome.steps
+            self.counts[name] += sum(int(np.sum(getattr(step, name))) for step in steps)
+        self.counts["stalled"] += outcome.stalled
+        accepted = [np.mean(getattr(step.moves, "acceptance", math.nan)) for step in outcome.steps]
+        self.acceptance.append(float(np.mean(accepted)))
+
+    def particles(self) -> Cloud:
+        """The particles, with the rows since the last stage in their weights."""
+        position, log_weight, origin = self.cloud
+        return Cloud(position, jnp.asarray(np.asarray(log_weight) + self.gained), origin)
+
+    def _note(self, seen: float, outcome: Annealed | None = None) -> None:
+        """Add what is known after these rows to the path: at the end of a stage, or within one."""
+        self.log_evidences, ess = map(np.asarray, _summary(self.particles()))
+        steps = [] if outcome is None else outcome.steps
+        if steps:
+            ess = np.asarray(steps[-1].carried_ess)  # before resampling made it whole
+        combined = combine_islands(self.log_evidences)
+        entry = (seen, combined.log_evidence, combined.std_error, float(len(steps)))
+        self.path.append((*entry, float(np.mean(ess))))
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        combined = combine_islands(self.log_evidences)
+        acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
+        enough = getattr(self.mover, "low_acceptance", LOW_ACCEPTANCE)
+        found = {
+            # Until the first stage the particles are draws of the prior.
+            Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
+            Status.ROUNDED: combined.is_rounded,
+            Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
+            Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
+            Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
+            Status.UNADJUSTED: is_unadjusted(self.mover),
+            Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
+            Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
+            Status.STALLED: self.counts["stalled"] > 0,
+            Status.ERROR_UNKNOWN: math.isnan(combined.std_error),
+        }
+        return tuple(flag for flag, raised in found.items() if raised)
+
+    @double_precision
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        combined = combine_islands(self.log_evidences)
+        samples, log_weights = posterior(self.model, *self.particles()[:2])
+        found = Evidence(
+            log_evidence=combined.log_evidence,
+            std_error=combined.std_error,
+            num_observations=round(self.num_observations),
+            method=self.method.name,
+            trace=Trace(**dict(zip(TRACE_COLUMNS, np.array(self.path).T))),
+            samples=samples,
+            log_weights=log_weights,
+            diagnostics={
+                "island_log_evidence": self.log_evidences,
+                "acceptance": np.array(self.acceptance),
+                "num_stages": self.num_stages,
+                "rows_kept": self.num_rows,
+                **self.counts,
+                **extra,
+            },
+            flags=self.flags(),
+            elapsed=elapsed,
+        )
+        return self._looked_at(found)
+
+    def _looked_at(self, found: Evidence) -> Evidence:
+        """The result, with a mode that the particles have missed, where a second look finds one.
+
+        A run that was loaded does not know the names of its columns before the next rows come, and
+        cannot look until then.
+        """
+        if not 0 < self.num_rows <= LOOKED_AT or self.store.layout is None:
+            return found
+        store, cloud = self.store.rows(), self.particles()
+        path = Path(self.model, (Span(store, 0, 0),), Span(store, 0, self.num_rows))
+        try:
+            second = look_again(
+                self.seed,
+                self.islands,
+                cloud,
+                self.mover,
+                path,
+                resampling=self.method.resampling,
+                # There is a program for steps if there was a stage; another is quicker to compile.
+                take_step=anneal_step if self.num_stages else quick_step,
+            )
+        except interrupts.Interrupted:
+            return replace(found, flags=(Status.INTERRUPTED, *found.flags))
+        decision = decide(None, found.log_evidence, found.std_error, found.flags)
+        run = (self.model, cloud, self.log_evidences)
+        return amended(found, decision, second, run, self.method.combine)
+
+    # --- a run can be saved between updates and resumed bit for bit --------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        columns = [column[: self.num_rows] for column in self.store.columns]
+        arrays = {f"rows/{index}": column for index, column in enumerate(columns)}
+        leaves = jax.tree_util.tree_leaves(self.mover)
+        arrays |= {f"mover/{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
+        arrays |= cloud_state(self.cloud)
+        arrays["gained"] = self.gained
+        arrays["log_evidences"] = self.log_evidences
+        arrays["acceptance"] = np.array(self.acceptance)
+        arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
+        return arrays, {
+            "num_observations": self.num_observations,
+            "moved_rows": self.moved_rows,
+            "num_stages": self.num_stages,
+            "num_columns": len(columns),
+            "counts": self.counts,
+        }
+
+    @double_precision
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        columns = [arrays[f"rows/{index}"] for index in range(int(plain["num_columns"]))]
+        if columns:
+            self.store.extend(columns)
+        leaves, structure = jax.tree_util.tree_flatten(self.mover)
+        saved = [arrays[f"mover/{index}"] for index in range(len(leaves))]
+        self.mover = jax.tree_util.tree_unflatten(structure, saved)
+        self.cloud = restored_cloud(arrays, self.cloud)
+        self.gained = arrays["gained"]
+        self.log_evidences = arrays["log_evidences"]
+        self.acceptance = list(map(float, arrays["acceptance"]))
+        self.path = [tuple(map(float, row)) for row in arrays["path"]]
+        self.num_observations = float(plain["num_observations"])
+        self.moved_rows = int(plain["moved_rows"])
+        self.num_stages = int(plain["num_stages"])
+        self.counts = {name: int(plain["counts"][name]) for name in self.counts}
+        if not 0 <= self.moved_rows <= self.num_rows or self.num_stages < 0:
+            raise ValueError(f"particles moved with {self.moved_rows} rows of {self.num_rows}")

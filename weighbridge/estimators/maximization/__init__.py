@@ -1,0 +1,1 @@
+"""The highest point of a posterior or a likelihood."""

@@ -1,0 +1,1 @@
+"""A second look at a finished path: modes that it missed."""

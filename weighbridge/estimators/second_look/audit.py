@@ -1,0 +1,265 @@
+"""A second look at the end of a path: do the particles still drift, and is there mass they missed?
+
+An estimate along a path is never far too high (by Markov's inequality), and the spread over islands
+shows when it is too low because of chance. It does not show what all islands miss alike. Two checks
+look for that, with the moves and the program that are there already:
+
+- Particles that have kept up with the path stay in place, as a population, when they move on at its
+  end. Those that lagged behind drift. (A bridge that holds at the end says the same, and more.)
+- Annealed beyond the end, p(theta) p(data | theta)^lambda with lambda up to 64, they fall into the
+  highest modes they can reach. A Gaussian there gives the mass of such a mode by importance
+  sampling. That, too, is never far too high: where it is above what the path found in the same
+  region, the path has missed a mode that is too narrow, or too far, to be found on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtr
+
+from weighbridge.core.islands import Combined
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.labels import Cell, one_labelling
+from weighbridge.estimators.annealing.loop import Annealed
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive
+from weighbridge.estimators.annealing.moves.walks import needs_gradient
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.bridging.gaussians import Gaussian, log_densities, log_normal
+from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, join
+
+# Stages of the random numbers: the path itself is stage 0.
+DRIFT_STAGE, QUENCH_STAGE = 1, 2
+QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+# Particles that do not drift are said to with this probability, if by more than the error.
+FALSE_ALARM = 1e-3
+# Particles within this many nats of the best have ended in modes of one height.
+SAME_HEIGHT = 3.0
+NUM_FITS = 3
+# An importance sample counts from this many effective draws on.
+ENOUGH_DRAWS = 30.0
+# Freedom of the Student-t that half of the draws come from: a Gaussian may have too light tails.
+FREEDOM = 3.0
+
+
+class Audit(NamedTuple):
+    """What a second look found.
+
+    Attributes:
+        drift: change of the mean log-likelihood under further moves in each island, in nats; None
+            where they were not made.
+        log_evidence: by importance sampling from the Gaussian where the particles fell.
+        std_error: its standard error.
+        ess: its effective draws; 0 if there was no Gaussian to be had.
+        mode: its draws.
+    """
+
+    drift: np.ndarray | None
+    log_evidence: float
+    std_error: float
+    ess: float
+    mode: Mode
+
+    def is_drifting(self, path: Combined) -> bool:
+        """Whether the particles went on drifting, by more than the path's stated error."""
+        return self.drift is not None and is_drifting(self.drift, path.std_error)
+
+    def missed(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined | None:
+        """The evidence with a mode of which the path has clearly missed something; else None.
+
+        Args:
+            cloud: particles at the end of the path.
+            islands: log evidence of each island.
+            combine: makes one log evidence of those of islands, with its error.
+        """
+        if self.ess < ENOUGH_DRAWS or not np.isfinite(islands).any():
+            return None
+        joined = join(self.mode, cloud, islands, combine)
+        return joined if joined.is_clear else None
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """What was found, as results have it."""
+        return {
+            **drift_diagnostics([] if self.drift is None else [self.drift]),
+            "quenched_log_evidence": self.log_evidence,
+            "quenched_error": self.std_error,
+            "quenched_ess": self.ess,
+        }
+
+
+def audit(
+    seed: int,
+    go: Callable[..., Annealed],
+    outcome: Annealed,
+    path: Path,
+    *,
+    roam: bool,
+    quench: bool,
+    first_stage: int = 0,
+    density: Path | None = None,
+) -> Audit | None:
+    """Look again at particles that have reached the end; None if their moves cannot tell.
+
+    Args:
+        seed: of the run.
+        go: ``anneal`` as it took the path, so that nothing is compiled anew.
+        outcome: of the path.
+        path: from the prior to the posterior.
+        roam: whether to see if they drift. A bridge that holds says that they are where the
+            density is, better than a drift could.
+        quench: whether to look for higher modes.
+        density: the end of the path in other terms, where there is a program for those.
+        first_stage: what is added to the numbers of its stages, for a run that has many.
+    """
+    mover = outcome.mover
+    if not isinstance(mover, Adaptive) or not (roam or quench):
+        return None
+
+    def on(stage: int, cloud: Cloud, mover: Adaptive, below: float, powers: np.ndarray) -> Annealed:
+        return go(
+            first_stage + stage,
+            cloud=cloud,
+            path_at=lambda _: path,
+            mover=mover,
+            settings=Settings(0.5, below),
+            schedule=powers,
+            start=1.0,
+        )
+
+    cloud, before = outcome.cloud, None
+    if roam:
+        roamed = on(DRIFT_STAGE, cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
+        cloud, before = roamed.cloud, np.asarray(roamed.steps[0].mean)
+    # Where they have roamed to is seen at the first step of the fall.
+    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH if quench else QUENCH[:1])
+    drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
+    if not quench:
+        return Audit(drift, *_nothing(path.model.dimension))
+    # In one labelling, for no Gaussian is near all of them.
+    cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
+    return Audit(drift, *_importance(seed, density or path, cloud, cell, needs_gradient(mover)))
+
+
+def is_drifting(drift: np.ndarray, std_error: float) -> bool:
+    """Whether a t-test over islands finds a change, and one above the stated error.
+
+    >>> is_drifting(np.array([1.0, 1.1, 0.9, 1.0, 1.2, 0.8]), 0.1)
+    True
+    """
+    change = drift[np.isfinite(drift)]
+    if len(change) < 4 or not np.ptp(change) > 0:
+        return False
+    mean = float(change.mean())
+    score = abs(mean) / (np.std(change, ddof=1) / math.sqrt(len(change)))
+    unlikely = 2 * stdtr(len(change) - 1, -score) < FALSE_ALARM
+    return bool(unlikely and abs(mean) > std_error)
+
+
+def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
+    """What rounds of islands found, as results have it; nothing where none was looked for.
+
+    >>> drift_diagnostics([np.array([0.5, np.nan]), np.array([1.5])])["drift"]
+    1.0
+    """
+    if not drifts:
+        return {}
+    every = np.concatenate(drifts)
+    known = every[np.isfinite(every)]
+    mean = float(known.mean()) if len(known) else math.nan
+    return {"drift": mean, "island_drift": every}
+
+
+class Importance(NamedTuple):
+    """An importance sample: log evidence, its error, effective draws, and the draws."""
+
+    log_evidence: float
+    std_error: float
+    ess: float
+    mode: Mode
+
+
+def _nothing(dimension: int) -> Importance:
+    """No importance sample."""
+    standard = np.zeros(dimension), np.eye(dimension)
+    none = Mode(np.empty((0, dimension)), np.empty(0), standard)
+    return Importance(-math.inf, math.nan, 0.0, none)
+
+
+def _importance(
+    seed: int, path: Path, cloud: Cloud, cell: Cell | None, differentiable: bool
+) -> Importance:
+    """Importance sampling from the Gaussian of particles at the highest power.
+
+    While it fits badly it is fitted again, to its own weighted draws. What counts are fresh draws:
+    half from the last one, and half from a Student-t of its place and scale, for the tails.
+    """
+    position = np.asarray(cloud.position)
+    dimension = position.shape[-1]
+    height = log_densities(path, position, differentiable=differentiable)[0]
+    # What the data say nothing about is as wide as the prior, half a nat for each dimension.
+    highest = position[height >= height.max() - SAME_HEIGHT - 0.5 * dimension]
+    nothing = _nothing(dimension)
+    if len(np.unique(highest, axis=0)) < 2 * dimension + 2:
+        return nothing
+    mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))
+    numbers = random_numbers(seed, Stream.QUENCHING)
+
+    def sample(gaussian: Gaussian, *, heavy: bool) -> Importance:
+        centre, root = gaussian
+        noise, log_proposal = _proposed(numbers, position.shape, root, heavy=heavy)
+        draws = centre + noise @ root.T
+        log_weight = log_densities(path, draws, differentiable=differentiable)[0] - log_proposal
+        if cell is not None:
+            log_weight = log_weight + cell(draws)
+        log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
+        mode = Mode(draws.reshape(-1, dimension), log_weight, gaussian, cell)
+        if heavy:  # far draws are of what lies around the mode, and say nothing of it
+            is_own = mode.distance(mode.position) <= mode.radius(np.empty(0))
+            log_weight = np.where(is_own, log_weight, -np.inf)
+        top = float(log_weight.max())
+        if not math.isfinite(top):
+            return nothing
+        weight = np.exp(log_weight - top)
+        ess = float(weight.sum() ** 2 / np.sum(weight**2))
+        error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
+        return Importance(top + math.log(weight.mean()), error, ess, mode)
+
+    for _ in range(NUM_FITS):
+        try:
+            gaussian = mean, np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return nothing
+        found = sample(gaussian, heavy=False)
+        if not 0.0 < found.ess <= 0.5 * position[..., 0].size or found.ess < dimension + 2:
+            break
+        weight = np.exp(found.mode.log_weight - found.mode.log_weight.max())
+        mean = weight @ found.mode.position / weight.sum()
+        covariance = np.atleast_2d(np.cov(found.mode.position.T, aweights=weight))
+    return sample(gaussian, heavy=True) if found.ess >= ENOUGH_DRAWS else found
+
+
+def _proposed(
+    numbers: np.random.Generator, shape: tuple[int, ...], root: np.ndarray, *, heavy: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised draws of a Gaussian, or of its mixture with a Student-t; their log density."""
+    noise = numbers.standard_normal(shape)
+    if not heavy:
+        return noise, log_normal(noise, root)
+    # Every second one is from the Student-t: as many of both as the mixture has, without chance.
+    stretch = np.sqrt(FREEDOM / numbers.chisquare(FREEDOM, noise.shape[:-1]))
+    second = np.arange(shape[0] * shape[1]).reshape(shape[:2]) % 2 == 1
+    noise = noise * np.where(second, stretch, 1.0)[..., None]
+    dimension, square = shape[-1], np.sum(noise**2, axis=-1)
+    log_student = -0.5 * (FREEDOM + dimension) * np.log1p(square / FREEDOM) + (
+        math.lgamma(0.5 * (FREEDOM + dimension))
+        - math.lgamma(0.5 * FREEDOM)
+        - 0.5 * dimension * math.log(FREEDOM * math.pi)
+        - float(np.sum(np.log(np.diag(root))))
+    )
+    return noise, np.logaddexp(log_normal(noise, root), log_student) - math.log(2.0)

@@ -1,0 +1,217 @@
+"""A mode that a path has missed, put together with what the path found elsewhere.
+
+A mode is known by an importance sample. Its mass is held against the path's mass in the same
+region, not against the path's total: a mode as heavy as all that was found would only tie with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import chdtri
+
+from weighbridge.core.islands import Combined
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.labels import Cell
+from weighbridge.estimators.bridging.bridge import Decision
+from weighbridge.estimators.bridging.gaussians import Gaussian
+from weighbridge.models.exchangeable import relabelled
+
+# What of a Gaussian lies outside the ellipsoid that counts as its own.
+OUTSIDE = 1e-6
+# A mode was missed where its mass is above the path's there by this many errors of both, and where
+# it adds this much to the log evidence.
+CLEARLY = 5.0
+AT_LEAST = 0.1
+# How much larger the relative error in the wider region may be.
+UNCERTAIN = 5.0
+
+Combine = Callable[[np.ndarray], Combined]
+
+
+class Mode(NamedTuple):
+    """An importance sample of one mode.
+
+    Attributes:
+        position: draws.
+        log_weight: their log weights, not normalised.
+        gaussian: where they are.
+        cell: of the one labelling that it is of, where components may be permuted.
+    """
+
+    position: np.ndarray
+    log_weight: np.ndarray
+    gaussian: Gaussian
+    cell: Cell | None = None
+
+    def distance(self, position: np.ndarray) -> np.ndarray:
+        """Of positions from the centre, in deviations of the Gaussian."""
+        mean, root = self.gaussian
+        standard = solve_triangular(root, (position - mean).T, lower=True)
+        return np.asarray(np.sqrt(np.sum(standard**2, axis=0)))
+
+    def radius(self, others: np.ndarray) -> float:
+        r"""Of the region that counts as the mode's own, beside particles at these distances.
+
+        .. math:: E = \{\theta : |S^{-1} (\theta - m)| \le r\}, \qquad r^2 \ge \chi^2_D(10^{-6})
+
+        It goes on halfway to the nearest particle outside: where there is none, the path has found
+        nothing, and the mode may have tails there.
+        """
+        least = math.sqrt(chdtri(len(self.gaussian[0]), OUTSIDE))
+        beyond = others[others > least]
+        return least if not len(beyond) else 0.5 * (least + float(beyond.min()))
+
+
+class Joined(NamedTuple):
+    """The mode that was looked at, and what the path found elsewhere.
+
+    Attributes:
+        log_evidence: of both together.
+        std_error: its standard error.
+        position: draws of the one and particles of the other.
+        log_weight: their log weights, not normalised.
+        gain: what the mode holds more than the path found there, as a share of the path's evidence.
+        gain_error: its standard error, by what both of them say.
+    """
+
+    log_evidence: float
+    std_error: float
+    position: np.ndarray
+    log_weight: np.ndarray
+    gain: float
+    gain_error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the path has clearly missed something of the mode, be it little."""
+        return self.gain > CLEARLY * self.gain_error
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the path has clearly missed the mode, or most of it."""
+        return self.is_clear and self.gain > math.expm1(AT_LEAST)
+
+    def widened(self, decision: Decision) -> Decision:
+        """An answer that lacks a little of the mode: what it lacks belongs into its error."""
+        error = 0.0 if math.isnan(self.std_error) else self.std_error
+        lacking = self.log_evidence - decision.log_evidence
+        if lacking <= CLEARLY * math.hypot(error, decision.std_error):
+            return decision
+        return decision._replace(std_error=math.hypot(decision.std_error, lacking))
+
+    def overrules(self, decision: Decision) -> bool:
+        """Whether it is the answer instead of one by the path, or by a bridge that is below it."""
+        if decision.diagnostics["answer"] != "bridge":
+            return True
+        error = 0.0 if math.isnan(self.std_error) else self.std_error
+        allowed = max(CLEARLY * math.hypot(error, decision.std_error), AT_LEAST)
+        return self.log_evidence - decision.log_evidence > allowed
+
+
+def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
+    r"""What the importance sample found within the mode's region, and the path outside of it.
+
+    .. math:: Z = \int_E f + \int_{\bar E} f
+
+    Neither counts what the other one does.
+
+    Args:
+        mode: an importance sample, and its region E.
+        cloud: particles at the end of the path.
+        islands: log evidence of each island.
+        combine: makes one log evidence of those of islands, with its error.
+    """
+    position = np.asarray(cloud.position).reshape(-1, mode.position.shape[-1])
+    if mode.cell is not None:
+        position = relabelled(mode.cell.model, position, mode.cell.reference)
+    log_weight = np.asarray(cloud.log_weight)
+    log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
+    # An island that has no weight left has no share.
+    share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
+    distance = mode.distance(position)
+    radius, draws = _region(mode, distance[np.isfinite(share.reshape(-1))])
+    inside = (distance <= radius).reshape(share.shape)
+    outside = np.where(inside, -np.inf, share)
+    path = combined_parts(np.logaddexp.reduce(outside, axis=1), combine)
+    within, relative = _mean_weight(draws)
+    log_evidence = float(np.logaddexp(within, path.log_evidence))
+    errors = (
+        relative * math.exp(within - log_evidence),
+        path.std_error * math.exp(path.log_evidence - log_evidence),
+    )
+    unknown = not np.isfinite(islands).all() or len(islands) < 4
+    found = np.where(inside, share, -np.inf)
+    return Joined(
+        log_evidence,
+        math.nan if unknown else math.hypot(*errors),
+        np.concatenate([mode.position, position]),
+        np.concatenate(
+            [draws - math.log(len(draws)), outside.reshape(-1) - math.log(len(islands))]
+        ),
+        *_gain(within, relative, np.logaddexp.reduce(found, axis=1), islands),
+    )
+
+
+def _region(mode: Mode, others: np.ndarray) -> tuple[float, np.ndarray]:
+    """The radius of the mode's region, and the log weights of its draws; -inf outside of it.
+
+    The wider region is left for the narrower one where a few draws of its rim, with weights of
+    what lies around the mode, would make the mass far less certain.
+    """
+    found = []
+    for radius in (mode.radius(others), mode.radius(np.empty(0))):
+        inside = mode.distance(mode.position) <= radius
+        found.append((radius, np.where(inside, mode.log_weight, -np.inf)))
+    wide, narrow = (_mean_weight(draws)[1] for _, draws in found)
+    return found[0] if wide <= UNCERTAIN * narrow or narrow == 0.0 else found[1]
+
+
+def _mean_weight(log_weight: np.ndarray) -> tuple[float, float]:
+    """Log of the mean weight, and its relative error."""
+    top = float(log_weight.max())
+    if not math.isfinite(top):
+        return -math.inf, 0.0
+    weight = np.exp(log_weight - top)
+    relative = np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight))
+    return top + math.log(weight.mean()), float(relative)
+
+
+def _gain(
+    within: float, relative: float, found: np.ndarray, islands: np.ndarray
+) -> tuple[float, float]:
+    """What a mode holds more than islands found there, as a share of their evidence; its error."""
+    top = max(within, float(islands.max()))
+    if not math.isfinite(top):
+        return 0.0, 0.0
+    there, total = np.exp(found - top), float(np.mean(np.exp(islands - top)))
+    mass, count = math.exp(within - top), len(islands)
+    # Of islands the tails of a Student-t, as in their evidence; of under four nothing is known.
+    tails = math.sqrt((count - 1) / (count - 3) / count) if count >= 4 else 0.0
+    chance = float(np.std(there, ddof=1)) * tails if count >= 4 else 0.0
+    total = max(total, 1e-300)
+    return (mass - float(there.mean())) / total, math.hypot(mass * relative, chance) / total
+
+
+def combined_parts(log_evidences: np.ndarray, combine: Combine) -> Combined:
+    """One log evidence from parts of those of islands, of which some may have found nothing.
+
+    >>> from weighbridge.core.islands import combine_islands
+    >>> combined_parts(np.array([0.0, -np.inf, 0.0, -np.inf]), combine_islands).log_evidence
+    -0.69...
+    >>> combined_parts(np.full(4, -np.inf), combine_islands)
+    Combined(log_evidence=-inf, std_error=0.0, spread=0.0)
+    """
+    if np.isfinite(log_evidences).all():
+        return combine(log_evidences)
+    top = float(log_evidences.max())
+    if not math.isfinite(top):
+        return Combined(top, 0.0, 0.0)
+    part, count = np.exp(log_evidences - top), len(log_evidences)
+    tails = (count - 1) / max(count - 3, 1)
+    spread = float(np.std(part, ddof=1) / part.mean())
+    return Combined(top + math.log(part.mean()), spread * math.sqrt(tails / count), spread)

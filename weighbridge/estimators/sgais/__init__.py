@@ -1,0 +1,1 @@
+"""Stochastic gradient annealed importance sampling, chunk by chunk."""

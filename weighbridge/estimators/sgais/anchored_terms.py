@@ -1,0 +1,265 @@
+"""Likelihood terms around an anchor, on mini-batches as large as their noise asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.compilation import jit_for_speed
+from weighbridge.core.types import Array, PyTree
+from weighbridge.data.cutting import pad
+from weighbridge.estimators.batch_noise import (
+    GUIDE_NOISE,
+    LEAST_BATCHES,
+    NEARLY_ALL,
+    NOISELESS,
+    SMALLEST_BATCH,
+    TOO_NOISY,
+    Noise,
+    floor_of,
+    measured,
+    noises_at,
+    wanted_rows,
+)
+from weighbridge.estimators.sgais.anchoring import Gather
+from weighbridge.models.model import Model
+from weighbridge.models.targets.anchored import Anchored, Guide, Sums, sums_at
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.span import SPAN_BLOCK, Span
+
+# Particles have left an anchor when noise is this many times what it was, or what is allowed.
+LEFT = 2.0
+
+
+class Estimate(NamedTuple):
+    """A term whose rest is estimated.
+
+    Attributes:
+        groups: what it is, on as many batches as it takes to measure their noise.
+        term: what it is for the islands.
+        noise: that it has by its mini-batches, each island by its own.
+        wanted: rows of a batch that would bring that to what is allowed.
+        floor: noise that no batch can undo and all islands share, where the rows to draw from are
+            themselves a sample.
+    """
+
+    groups: Anchored
+    term: Anchored
+    noise: Noise
+    wanted: int
+    floor: Noise = NOISELESS
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Makes the terms of one run: every island has its own mini-batches, of common size.
+
+    Args:
+        model: whose rows they are of.
+        num_islands: islands that a term is for.
+        num_batches: batches of a term: 1, or one for each step of a kernel that changes them.
+        largest: the most rows of a batch.
+        exact_rows: rows of which a term can always have all.
+        noise: variance that a batch must not exceed.
+        guided: whether moves follow a guide.
+        all_rows: rows up to which all of them are taken where the largest batch is of no use.
+    """
+
+    model: Model
+    num_islands: int
+    num_batches: int
+    largest: int
+    exact_rows: int
+    noise: float
+    guided: bool = True
+    all_rows: int = 0
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a term can have room for."""
+        return max(self.largest, self.exact_rows)
+
+    @property
+    def capacity(self) -> int:
+        """Rows of all batches of an island, to whole blocks."""
+        return -(-self.most_rows * self.num_batches // SPAN_BLOCK) * SPAN_BLOCK
+
+    @property
+    def num_groups(self) -> int:
+        """Batches that are drawn: for the islands, and enough to measure their noise."""
+        return max(self.num_islands, LEAST_BATCHES)
+
+    def exact(self, values: PyTree, weight: np.ndarray) -> Anchored:
+        """The term of some rows, all of which are in the batch."""
+        zero = Sums.zero(self.model.dimension)
+        shape = (self.num_islands, self.num_batches)
+        none: Sums = jax.tree_util.tree_map(lambda leaf: np.zeros((*shape, *leaf.shape)), zero)
+        again = np.tile(np.arange(len(weight)), self.num_batches)  # every batch is all of them
+        repeated = jax.tree_util.tree_map(lambda leaf: leaf[again], values)
+        rows = Rows(*pad(repeated, weight[again], self.capacity))
+        everywhere: Rows = jax.tree_util.tree_map(
+            lambda leaf: np.broadcast_to(leaf, (self.num_islands, *leaf.shape)), rows
+        )
+        leader = Guide(none, len(weight), 1.0, 0.0) if self.guided else None
+        origin = np.zeros_like(zero.gradient)
+        return Anchored(origin, zero, everywhere, none, len(weight), 1.0, leader=leader)
+
+    def whole(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        source: tuple[Gather, int],
+        probes: np.ndarray,
+    ) -> Estimate:
+        """All of some rows, with a guide at an anchor."""
+        gather, num_rows = source
+        # Where a row is impossible at the anchor, or has no curvature there, no polynomial helps.
+        known = all(np.all(np.isfinite(leaf)) for leaf in jax.tree_util.tree_leaves(sums))
+        if not (self.guided and known):
+            return self.without_anchor(*gather(np.arange(num_rows)))
+        drawn = self._drawn(generators, anchor, sums, gather, num_rows, num_rows, num_rows)
+        return self._estimate(drawn, probes, NOISELESS, num_rows)
+
+    def without_anchor(self, values: PyTree, weight: np.ndarray) -> Estimate:
+        """All of some rows."""
+        term = self.exact(values, weight)
+        return Estimate(term, term, NOISELESS, len(weight))
+
+    def estimated(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        source: tuple[Gather, int, int],
+        probes: np.ndarray,
+        size: int,
+        *,
+        absolute: bool,
+    ) -> Estimate:
+        """The term of many rows, on batches large enough for the noise allowed.
+
+        Args:
+            generators: of the rows' numbers, one for each group.
+            anchor: the point that the sums are of.
+            sums: over all rows.
+            source: where rows are had from, how many there are, and of how many they are a sample.
+            probes: positions to measure the noise at.
+            size: rows of a batch to try first.
+            absolute: whether the common part of the noise matters too, as it does in weights.
+        """
+        gather, num_kept, num_rows = source
+        # Of a reservoir at most a half: what batches differ by tells what the whole of it would.
+        most = min(self.largest, num_kept if num_kept == num_rows else max(num_kept // 2, 1))
+        while True:
+            size = min(size, most)
+            if num_kept == num_rows <= self.most_rows and size >= NEARLY_ALL * num_rows:
+                whole = self.whole(generators, anchor, sums, (gather, num_rows), probes)
+                return whole._replace(wanted=size)
+            term = self._drawn(generators, anchor, sums, gather, num_kept, size, num_rows)
+            noise = measured(self.model, term, probes)
+            matters = noise.that_matters(absolute)
+            wanted = wanted_rows(size, matters, num_kept, self.noise)
+            if num_kept == num_rows <= self.all_rows and size == most and not matters <= TOO_NOISY:
+                roomy, everything = self._roomy(num_rows), (gather, num_rows)
+                whole = roomy.whole(generators, anchor, sums, everything, probes)
+                return whole._replace(wanted=size)
+            if matters <= self.noise or size == most:
+                floor = floor_of(noise, size, num_kept, num_rows)
+                return self._estimate(term, probes, noise, wanted, floor)
+            size = max(wanted, size + SPAN_BLOCK)
+
+    def _roomy(self, num_rows: int) -> Terms:
+        """With room for so many rows; a power of two, so that few programs are compiled for it."""
+        return replace(self, largest=2 ** (num_rows - 1).bit_length())
+
+    def watch(
+        self, estimate: Estimate, probes: np.ndarray, *, absolute: bool
+    ) -> tuple[Noise, bool]:
+        """The noise of an estimate where particles are now, and whether it serves them no more."""
+        groups, before = estimate.groups, estimate.noise
+        led = groups.leader is not None and int(groups.leader.size) < int(groups.size)
+        left = False
+        if led:
+            left = not measured(self.model, groups.guide(), probes).relative <= LEFT * GUIDE_NOISE
+        if before is NOISELESS:
+            return NOISELESS, left
+        now = measured(self.model, groups, probes)
+        allowed = LEFT * max(self.noise, before.that_matters(absolute))
+        return now, left or not now.that_matters(absolute) <= allowed
+
+    def _estimate(
+        self,
+        groups: Anchored,
+        probes: np.ndarray,
+        noise: Noise,
+        wanted: int,
+        floor: Noise = NOISELESS,
+    ) -> Estimate:
+        """With a guide, and for the islands that there are."""
+        if self.guided:
+            groups = self._guided(groups, probes)
+
+        def few(leaves: Any) -> Any:
+            return jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], leaves)
+
+        leader = groups.leader and groups.leader._replace(sums=few(groups.leader.sums))
+        rows, sums = few(groups.rows), few(groups.batch_sums)
+        term = replace(groups, rows=rows, batch_sums=sums, leader=leader)
+        return Estimate(groups, term, noise, wanted, floor)
+
+    def _guided(self, term: Anchored, probes: np.ndarray) -> Anchored:
+        """The term, with as many rows in the lead as its moves need."""
+        batch, size = int(term.size), SMALLEST_BATCH
+        num_rows = batch * float(term.scale)
+        while size < NEARLY_ALL * batch:
+            own = _batch_sums(self.model, term.anchor, term.rows, size, 1)
+            leader = Guide(own, size, num_rows / size, 0.0)
+            noises, _ = noises_at(self.model, replace(term, leader=leader).guide(), probes)
+            noise = float(np.mean(noises))
+            if not math.isfinite(noise):
+                break
+            if noise <= GUIDE_NOISE:
+                # A few particles far away have most of the noise; what is typical is accepted.
+                return replace(term, leader=leader._replace(noise=float(np.median(noises))))
+            wanted = wanted_rows(size, noise, batch, GUIDE_NOISE)
+            size = max(wanted, size + SPAN_BLOCK)
+        return replace(term, leader=Guide(term.batch_sums, batch, term.scale, 0.0))
+
+    def _drawn(
+        self,
+        generators: list[np.random.Generator],
+        anchor: np.ndarray,
+        sums: Sums,
+        gather: Gather,
+        num_kept: int,
+        size: int,
+        num_rows: int,
+    ) -> Anchored:
+        """The term on fresh batches, with one for each group; no row is twice in a batch."""
+        chosen = np.zeros((self.num_groups, self.capacity), int)
+        for row, generator in zip(chosen, generators):
+            for batch in np.split(row[: size * self.num_batches], self.num_batches):
+                batch[:] = generator.choice(num_kept, size, replace=False)
+        rows = Rows(*gather(chosen))
+        own = _batch_sums(self.model, anchor, rows, size, self.num_batches)
+        return Anchored(anchor, sums, rows, own, size, num_rows / size)
+
+
+@partial(jit_for_speed, static_argnums=4)
+def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batches: int) -> Sums:
+    def of_group(rows: Rows) -> Sums:
+        def of_batch(batch: Array) -> Sums:
+            return sums_at(model, position, Span(rows, batch * size, (batch + 1) * size))
+
+        found: Sums = jax.lax.map(of_batch, jnp.arange(num_batches))
+        return found
+
+    found: Sums = jax.vmap(of_group)(rows)
+    return found

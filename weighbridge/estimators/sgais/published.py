@@ -1,0 +1,176 @@
+"""Stochastic gradient annealed importance sampling as published: mini-batches without anchors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import numpy as np
+
+from weighbridge.core.checks import require_counts, require_fraction, require_particles
+from weighbridge.core.errors import MethodError
+from weighbridge.core.islands import Combined, combine_islands
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.status import Status
+from weighbridge.core.types import Kernel, PyTree
+from weighbridge.data.cutting import pad
+from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.moves.kernels import Repeat
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.sgais.streamed import Brought, StreamedRun
+from weighbridge.models.model import Model
+from weighbridge.models.targets.batches import Batches
+from weighbridge.models.targets.rows import Rows
+from weighbridge.sampling.kernels.sghmc import SGHMC
+
+# Learning rate and momentum decay of the paper, for one observation.
+PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
+
+
+@dataclass(frozen=True)
+class PublishedSGAIS:
+    r"""Stochastic gradient annealed importance sampling as published.
+
+    The rows come in chunks. Each is brought in through the densities
+
+    .. math:: f_n^{(\lambda)}(\theta) = p(y_n | \theta)^\lambda
+              \prod_{k<n} p(y_k | \theta) \; p(\theta), \qquad \lambda: 0 \to 1
+
+    with steps of lambda chosen by the ESS, weights that need only the chunk itself, and moves
+    that see the past through mini-batches. The cost of a chunk does not grow with what has been
+    seen. Cameron, Eggers & Kroon (2019), Entropy 21:1109, algorithm 1.
+
+    The moves are not adjusted: mini-batch noise heats the particles to a temperature that grows
+    with the rows seen, which biases the log evidence. The temperature is measured on the way,
+    and the bias that it implies is part of the standard error. ``SGAIS`` is what to use;
+    ``SGAIS.published()`` gives this one with the parameters of the paper.
+
+    Args:
+        num_islands: independent populations; their spread is the error bar.
+        num_particles: particles of each island.
+        chunk_size: rows brought in at once.
+        batch_size: rows of a mini-batch.
+        num_moves: kernel steps for each intermediate density.
+        target_ess: ESS of the incremental weights, as a fraction of the particles.
+        resample_below: resample when the carried ESS falls below this fraction; 0 never does.
+        kernel: the move, with step sizes for ONE observation: for n rows it is rescaled to
+            variances 1/n, so a learning rate of 0.1 becomes 0.1/n.
+        step_follows_power: whether n counts the rows of the current chunk only to the power
+            that they are in with, so that the first moves are as long as the prior is wide, or
+            from the start, as published.
+        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+        states_error: whether the spread of islands may be believed as an error.
+    """
+
+    num_islands: int = 16
+    num_particles: int = 32
+    chunk_size: int = 500
+    batch_size: int = 500
+    num_moves: int = 20
+    target_ess: float = 0.5
+    resample_below: float = 0.5
+    kernel: Kernel = PUBLISHED_KERNEL
+    step_follows_power: bool = True
+    reservoir: int = 1_000_000
+    states_error: bool = True
+
+    def combine(self, islands: np.ndarray) -> Combined:
+        """One log evidence from those of the islands."""
+        return combine_islands(islands)
+
+    @property
+    def name(self) -> str:
+        """What results call the method."""
+        return "sgais" if self.states_error else "sgais, published"
+
+    def __post_init__(self) -> None:
+        sizes = ("num_islands", "num_particles", "chunk_size", "batch_size", "num_moves")
+        require_counts(self, *sizes, "reservoir")
+        require_particles(self)
+        require_fraction(self, "target_ess")
+        if not isinstance(self.resample_below, int | float):
+            raise MethodError(f"resample_below must be a number, not {self.resample_below!r}.")
+        if not 0 <= self.resample_below <= 1:
+            raise MethodError(f"resample_below must lie in [0, 1], not {self.resample_below!r}.")
+        if not isinstance(self.kernel, Kernel):
+            raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
+
+    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
+        """Rows of the next chunk: always as many."""
+        return self.chunk_size
+
+    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> PublishedRun:
+        """Begin a run; ``absorb`` then takes chunks."""
+        return PublishedRun(self, model, seed, first_island)
+
+
+class PublishedRun(StreamedRun):
+    """A run under way, with mini-batches of the rows kept."""
+
+    def __init__(
+        self, method: PublishedSGAIS, model: Model, seed: int, first_island: int = 0
+    ) -> None:
+        super().__init__(method, model, seed, first_island)
+        self.method = method
+
+    def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
+        chunk = Rows(*pad(values, weight, self.method.chunk_size))
+        return Brought(self._anneal(chunk, seen), lambda: None)
+
+    def _anneal(self, chunk: Rows, seen: float) -> Annealed:
+        method = self.method
+        settings = Settings(
+            target_ess=method.target_ess,
+            resample_below=method.resample_below,
+            conditional=float(method.resample_below > 0),
+        )
+        mover = Repeat(
+            kernel=method.kernel,
+            num_moves=method.num_moves,
+            rows_past=1.0 + self.num_observations if method.step_follows_power else seen,
+            rows_chunk=seen - self.num_observations if method.step_follows_power else 0.0,
+        )
+        return anneal(
+            self.seed,
+            self.num_chunks,
+            self.islands,
+            self.cloud,
+            partial(self._path, chunk),
+            mover,
+            settings,
+        )
+
+    def _path(self, chunk: Rows, step: int) -> Path:
+        """The path with fresh mini-batches of the past, one stack per island."""
+        method, islands = self.method, self.islands
+        num_batches = method.num_moves if method.kernel.uses_batches else 1
+        shape = (num_batches, method.batch_size)
+        kept = self.rows.num_kept
+        if kept:
+            chosen = _draw_rows(self.seed, self.num_chunks, step, islands, kept, shape)
+            batches = Rows(*self.rows.gather(chosen))
+        else:  # nothing is past yet: any valid row will do, at scale 0
+            first = np.zeros((len(islands), *shape), int)
+            batches = Rows(
+                *jax.tree_util.tree_map(lambda leaf: leaf[first], (chunk.values, chunk.weight))
+            )
+        scale = np.full(len(islands), self.rows.num_seen / method.batch_size)
+        past = Batches(batches, scale, np.zeros(len(islands), int))
+        return Path(self.model, (past,), chunk)
+
+    def _cautions(self) -> dict[Status, bool]:
+        return super()._cautions() | {Status.RESERVOIR: not self.rows.is_complete}
+
+
+def _draw_rows(
+    seed: int, chunk: int, step: int, islands: np.ndarray, kept: int, shape: tuple[int, int]
+) -> np.ndarray:
+    """Rows of the mini-batches of each island, drawn with replacement.
+
+    A counter-based generator on the host: its stream is named by seed, chunk, step and island,
+    and no program has to be compiled for it.
+    """
+    drawn = (random_numbers(seed, Stream.BATCHES, island, step, chunk) for island in islands)
+    return np.stack([numbers.integers(0, kept, shape) for numbers in drawn])

@@ -1,0 +1,83 @@
+"""One chunk of a run of SGAIS, ready to be brought in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+
+from weighbridge.core.types import PyTree
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.labels import Labels
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import StepInfo
+from weighbridge.estimators.sgais.anchored_terms import Estimate
+from weighbridge.estimators.sgais.anchoring import Anchor
+from weighbridge.models.targets.anchored import Anchored, Sums
+
+
+class ChunkRows(NamedTuple):
+    """The rows of a chunk, and how often each counts."""
+
+    values: PyTree
+    weight: np.ndarray
+
+    def gather(self, chosen: np.ndarray) -> tuple[PyTree, np.ndarray]:
+        """Some of them, by their numbers."""
+        values, weight = jax.tree_util.tree_map(
+            lambda leaf: np.take(leaf, chosen, axis=0), tuple(self)
+        )
+        return values, weight
+
+
+class Stage(NamedTuple):
+    """One chunk, ready to be brought in.
+
+    Attributes:
+        path: from all before to all with the chunk.
+        cloud: the particles, with one labelling.
+        anchor: with the sums of all rows before; None while all rows are used.
+        chunk_sums: those of the chunk.
+        past: how the rows before are estimated; None while all are used.
+        chunk: how the chunk is.
+        labels: what labelling the particles have, if any.
+        fade: what the rows before count.
+        noise: the largest so far of the past, and of the chunk.
+        heat: what the noise of the past may have added to log Z so far, in nats.
+        num_followed: how often its anchor was held against the particles.
+    """
+
+    path: Path
+    cloud: Cloud
+    anchor: Anchor | None
+    chunk_sums: Sums | None
+    past: Estimate | None
+    chunk: Estimate
+    labels: Labels
+    fade: float = 1.0
+    noise: tuple[float, float] = (0.0, 0.0)
+    heat: float = 0.0
+    num_followed: int = 0
+
+    def after(self, step: StepInfo, past: float, chunk: float) -> Stage:
+        r"""With what a step has made of its noise.
+
+        Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance
+        of its log. That changes the mean of a step's weights, of relative spread c, by at most
+        about s^2 c / 2.
+        """
+        spread = float(np.max(step.increment) * np.sqrt(np.mean(step.variance)))
+        noise = (max(self.noise[0], past), max(self.noise[1], chunk))
+        return self._replace(noise=noise, heat=self.heat + 0.5 * past * spread)
+
+    def faded(self, fade: float) -> Stage:
+        """Where all rows before count less, if they do."""
+        if fade == 1.0:
+            return self
+        past = tuple(cast(Anchored, term).faded(fade) for term in self.path.past)
+        anchor = self.anchor
+        if anchor is not None:
+            anchor = anchor._replace(sums=anchor.sums.times(fade))
+        return self._replace(path=replace(self.path, past=past), anchor=anchor, fade=fade)

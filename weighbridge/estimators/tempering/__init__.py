@@ -1,0 +1,1 @@
+"""Methods that temper the likelihood of all the data."""

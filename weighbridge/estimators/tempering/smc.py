@@ -1,0 +1,100 @@
+"""Sequential Monte Carlo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.resampling import require_resampling
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
+from weighbridge.estimators.annealing.moves.walks import MOVES
+from weighbridge.estimators.tempering.tempering import Tempering
+
+
+@dataclass(frozen=True)
+class SMC(Tempering):
+    r"""Sequential Monte Carlo along p(theta) p(data | theta)^lambda.
+
+    .. math:: \log \hat Z = \sum_t \log \sum_i W_i^{(t)}
+              p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
+
+    The next power is where the conditional ESS meets its target; particles are resampled when
+    their weights have degenerated, and moved until they have forgotten most of where they were.
+    Where the posterior is near enough to a Gaussian, a bridge between the last particles and
+    Gaussians fitted to them (see ``estimators.bridge``) gives the answer, with a far smaller error;
+    where it is not, by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has
+    both. Del Moral, Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob
+    (2021), Bayesian Analysis 16:745-771.
+
+    Args:
+        num_islands: independent populations; their spread is the error bar.
+        num_particles: particles of each island.
+        target_ess: ESS of a step, as a fraction of the particles.
+        moves: how particles move: "hmc", or without gradients "random_walk", "slice" or "stretch";
+            a mover (``AdaptiveHMC``, ``AdaptiveWalk``) with settings of its own; or a kernel
+            (``SGHMC``) with step sizes for one row, of which 20 steps are made at each power. By
+            default ``AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)``, and a random walk where the
+            likelihood is on the host.
+        max_annealing_steps: after so many the rest is taken at once, and the result says so.
+        resampling: systematic, stratified, multinomial or residual. With multinomial, which
+            resamples at every step, ``diagnostics["genealogy_error"]`` is a second opinion on
+            the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika
+            105:609-625).
+        waste_free: resample only one of P particles, and keep all states of the chains of P - 1
+            moves that start there (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148); True for
+            P of at most 8, or P itself, which must divide ``num_particles``. A step makes less
+            than one move for each particle: take more of them.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, SMC(), seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 4 * result.std_error
+    True
+    """
+
+    # Short steps with few moves each have a smaller variance than long ones with many.
+    target_ess: float = 0.7
+    resampling: str = "systematic"
+    waste_free: bool | int = False
+
+    bridges: ClassVar[bool] = True
+    # Longer trajectories take longer and gain nothing (benchmarks/results/moves.md).
+    default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_resampling(self.resampling)
+        if not self.waste_free:
+            return
+        length = self.chain_length
+        if not isinstance(self.waste_free, int) or length < 2 or self.num_particles % length:
+            raise MethodError(
+                f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
+                f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
+            )
+        if self.moves is not None and not isinstance(self.moves, str | Adaptive):
+            raise MethodError(
+                f"waste_free=True keeps the states of chains that tune themselves: use moves from "
+                f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."
+            )
+
+    @property
+    def chain_length(self) -> int:
+        """States of a waste-free chain: for True the largest divisor up to 8."""
+        if self.waste_free is True:
+            return max(length for length in range(1, 9) if self.num_particles % length == 0)
+        return self.waste_free or 1
+
+    @property
+    def resample_below(self) -> float:  # type: ignore[override]
+        """Multinomial resampling happens at every step, as the theory of its genealogy asks.
+
+        So does waste-free resampling, which would otherwise have more particles at every step.
+        """
+        return 2.0 if self.resampling == "multinomial" or self.waste_free else 0.5
+
+    def resampling_scheme(self) -> str:
+        """Name of the resampling scheme."""
+        return self.resampling

@@ -1,0 +1,1 @@
+"""The model, its priors, its densities (``targets``), and the gate for its rows."""

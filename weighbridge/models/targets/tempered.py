@@ -1,0 +1,48 @@
+"""A piece of the log-likelihood raised to a power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
+from weighbridge.models.priors import Parameters
+from weighbridge.models.targets.term import Term
+
+
+@partial(register_dataclass, data_fields=["term", "temperature"], meta_fields=[])
+@dataclass(frozen=True)
+class Tempered:
+    """A term raised to a power: temperature * log p(rows | theta)."""
+
+    term: Term
+    temperature: Array | float
+
+    @property
+    def axes(self) -> Any:
+        """Those of the term; the power is common to all."""
+        return Tempered(self.term.axes, None)  # type: ignore[arg-type]
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """The power times the term."""
+        return self.temperature * self.term(model, position, parameters)
+
+    def subsample(self, step: Array) -> Tempered:
+        """Temper the term on its mini-batch."""
+        return replace(self, term=self.term.subsample(step))
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """The power enters squared."""
+        return self.temperature**2 * self.term.gradient_variance(model, position)
+
+    def guide(self) -> Tempered:
+        """The guide of the term, to the same power."""
+        guide = self.term.guide()
+        return self if guide is self.term else replace(self, term=guide)
+
+    def guide_noise(self) -> Array | float:
+        """The power enters squared."""
+        return self.temperature**2 * self.term.guide_noise()

@@ -1,0 +1,69 @@
+"""What a piece of the log-likelihood can do, and what exact pieces have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, cast
+
+import jax.numpy as jnp
+
+from weighbridge.core.types import Array
+from weighbridge.models.model import Model
+from weighbridge.models.priors import Parameters
+
+
+class Term(Protocol):
+    """A piece of the log-likelihood: exact, tempered or estimated on a mini-batch."""
+
+    @property
+    def axes(self) -> Any:
+        """Where the island axis of its leaves lies, for jax.vmap; None where there is none."""
+        ...
+
+    def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
+        """Value of the term at a position, whose parameters come along."""
+        ...
+
+    def subsample(self, step: Array) -> Term:
+        """The same term on the mini-batch of this step; an exact term returns itself."""
+        ...
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """Variance of the term's gradient over mini-batches, per coordinate."""
+        ...
+
+    def guide(self) -> Term:
+        """A cheaper term, whose gradient may lead moves that are accepted by this one."""
+        ...
+
+    def guide_noise(self) -> Array | float:
+        """Variance of what the guide differs by from this term, but for a constant."""
+        ...
+
+
+class OwnGuide:
+    """What terms have in common whose own gradient leads the moves."""
+
+    def guide(self) -> Term:
+        """The term itself."""
+        return cast(Term, self)
+
+    def guide_noise(self) -> Array | float:
+        """There is no difference."""
+        return 0.0
+
+
+class ExactTerm(OwnGuide):
+    """What exact terms have in common: no mini-batch, no noise, the same for all islands."""
+
+    @property
+    def axes(self) -> None:
+        """No leaf has an island axis."""
+        return
+
+    def subsample(self, step: Array) -> Self:
+        """An exact term does not change."""
+        return self
+
+    def gradient_variance(self, model: Model, position: Array) -> Array:
+        """An exact term has no gradient noise."""
+        return jnp.zeros_like(position)

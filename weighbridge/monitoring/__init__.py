@@ -1,0 +1,1 @@
+"""A run that is watched: events, checkpoints, a display and a report."""

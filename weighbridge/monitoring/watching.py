@@ -1,0 +1,473 @@
+"""Models left running on a feed: events, checkpoints, and a resume by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import weighbridge
+from weighbridge.core.checks import check_count, check_seed
+from weighbridge.core.errors import CheckpointError, MethodError
+from weighbridge.core.interrupts import Interrupted, stopped_by
+from weighbridge.core.pickling import travels
+from weighbridge.core.progress.announcing import announce
+from weighbridge.core.types import PyTree
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.feeds.base import Feed, Notice
+from weighbridge.data.feeds.chunking import Chunk, Chunks, chunks
+from weighbridge.data.feeds.continuity import Continuity
+from weighbridge.data.feeds.cursors import check_not_behind
+from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.quarantine import Unread
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.methods import Method
+from weighbridge.models.model import Model
+from weighbridge.monitoring.checkpoint_store import CheckpointStore
+from weighbridge.monitoring.event_log import EVENTS, EventLog, describe_error
+from weighbridge.monitoring.run_lock import locked
+from weighbridge.monitoring.terminal import Display, Quiet, State
+from weighbridge.weighing.changes.settings import Changes
+from weighbridge.weighing.comparison import Comparison
+from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
+from weighbridge.weighing.online_comparison.update import ComparisonUpdate
+
+Reason = Literal["end", "signal", "error"]
+
+CHECKPOINTS = "checkpoints"
+# Posterior summaries take no more of the time than this share of it,
+SUMMARY_SHARE = 0.05
+# and are left out at a stop that someone waits for, if they take longer than this (seconds).
+QUICK = 2.0
+# Seconds that a chunk under way has at a stop to end by itself; then it is left, between two steps.
+GRACE = 2.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be watched for, and how; a resumed watch must have the same.
+
+    Args:
+        models: ``wb.Model`` by name.
+        method: a method object, or its name.
+        seed: the same seed and the same rows give the same numbers.
+        chunk_size: rows of an update.
+        prior_odds: prior weight of each model; equal by default.
+        changes: looks for change points; None does not.
+        on_bad_row: "raise" stops the watch; "skip" leaves such rows out and counts them,
+            "quarantine" keeps them in a file of the run directory as well.
+    """
+
+    models: Mapping[str, Model]
+    method: str | Method = "auto"
+    seed: int = 0
+    chunk_size: int = 500
+    prior_odds: Mapping[str, float] | None = None
+    changes: Changes | None = None
+    on_bad_row: RowPolicy = "raise"
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_count("chunk_size", self.chunk_size)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides about the numbers, and is not told by the models and the method."""
+        changes = None if self.changes is None else asdict(self.changes)
+        return {"seed": self.seed, "chunk_size": self.chunk_size, "changes": changes}
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Which checkpoints are written, and how many of them stay.
+
+    Args:
+        keep: how many stay.
+        every_rows: rows after which the next one is due; None does not count them.
+        every_seconds: seconds after which the next one is due; None does not look at the clock.
+    """
+
+    keep: int = 3
+    every_rows: int | None = None
+    every_seconds: float | None = 60.0
+
+
+class Preparation(Protocol):
+    """What is done to rows before the models see them; it may remember some of them."""
+
+    def __call__(self, values: PyTree) -> PyTree:
+        """Rows that the models take, from those of the source."""
+        ...
+
+    def state(self) -> Any:
+        """What it remembers, as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``state`` returned."""
+        ...
+
+
+@travels()
+class Watched(NamedTuple):
+    """How a watch ended.
+
+    Attributes:
+        reason: "end" of the rows, or "signal": it was told to stop.
+        rows: seen in all, also before a resume.
+        comparison: of the models, with their posteriors; None without a row.
+        saved_rows: of the last checkpoint, from which the watch goes on when started again.
+        problem: why a checkpoint of all rows could not be written; empty if it was.
+    """
+
+    reason: Reason
+    rows: int
+    comparison: Comparison | None
+    saved_rows: int = 0
+    problem: str = ""
+
+
+def watch(
+    plan: Plan,
+    source: Any,
+    directory: str | Path,
+    *,
+    prepare: Preparation | None = None,
+    keeping: Keeping | None = None,
+    display: Display | None = None,
+    stop: threading.Event | None = None,
+) -> Watched:
+    """Weigh models on a stream until it ends or is stopped; started again, it goes on.
+
+    In the run directory it appends to ``events.jsonl`` and keeps checkpoints, in each of which the
+    place in the source is saved too. A run that was killed goes on from the last of them, and if
+    the source can seek, ends bit for bit as if it had not been. A run directory is for one watch:
+    while it runs, another one in the same directory is refused with a ``wb.InUseError``.
+
+    Args:
+        plan: what to watch for.
+        source: a feed, or what ``wb.open_feed`` takes.
+        directory: the run directory; it is made if need be.
+        prepare: from rows as the source has them to those that the models take.
+        keeping: which checkpoints to write.
+        display: is shown every update.
+        stop: set it, from a signal or another thread, to stop after the chunk under way. One that
+            takes longer than two seconds more is left, and does not count: a source that can seek
+            has it again when the watch goes on, and others are waited for.
+
+    >>> import tempfile
+    >>> import weighbridge as wb
+    >>> near, far = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
+    >>> small = wb.SGAIS(num_islands=4, num_particles=16)
+    >>> plan = Plan({"near": near, "far": far}, small, chunk_size=50)
+    >>> rows = wb.zoo.gaussian.simulate(120, mean=2.0, seed=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = watch(plan, rows[:100], folder)
+    ...     second = watch(plan, rows, folder)  # goes on with the last twenty rows
+    >>> first.rows, second.rows, second.comparison.best
+    (100, 120, 'near')
+    """
+    display = Quiet() if display is None else display
+    with locked(Path(directory), display.say):
+        feed = source if isinstance(source, Feed) else open_feed(source, on_bad_row=plan.on_bad_row)
+        return watch_locked(plan, feed, Path(directory), prepare, keeping, display, stop)
+
+
+def watch_locked(
+    plan: Plan,
+    feed: Feed,
+    directory: Path,
+    prepare: Preparation | None,
+    keeping: Keeping | None,
+    display: Display,
+    stop: threading.Event | None,
+) -> Watched:
+    """The same as ``watch``, for those who have locked the run directory before."""
+    return _Watch(plan, feed, directory, prepare, keeping, display, stop).run()
+
+
+def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
+    """The unread rows of a chunk as they count once the first rows of a series are gone."""
+    gone = num_rows(chunk.values) - num_rows(values)
+    return {row - gone: why for row, why in chunk.unread if row >= gone}
+
+
+class _Watch:
+    """A watch under way."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        feed: Feed,
+        directory: Path,
+        prepare: Preparation | None,
+        keeping: Keeping | None,
+        display: Display,
+        stop: threading.Event | None,
+    ) -> None:
+        keeping = keeping or Keeping()
+        self.plan, self.feed, self.directory = plan, feed, directory
+        self.prepare, self.display = prepare, display
+        self.stop = threading.Event() if stop is None else stop
+        self.store = CheckpointStore(
+            directory / CHECKPOINTS, keeping.keep, keeping.every_rows, keeping.every_seconds
+        )
+        self.log = EventLog(directory / EVENTS, self.display.say)
+        self.continuity = Continuity()
+        self.cursor: dict[str, Any] | None = None
+        # Where the run stands in its source: of the chunk absorbed last, whatever was read since.
+        self.place: dict[str, Any] | None = None
+        self.saved_rows, self.problem = 0, ""
+        self.comparison = self._resumed() or self._fresh()
+        self.began = time.monotonic()
+        self.summary_seconds = 0.0
+        self.last_change = ""
+        self.has_weighed = False
+        self.bad_rows = 0
+
+    # --- beginning -------------------------------------------------------------------------------
+
+    def _quarantine(self) -> Path | None:
+        wanted = self.plan.on_bad_row == "quarantine"
+        return self.directory / "quarantine.jsonl" if wanted else None
+
+    def _fresh(self) -> OnlineComparison:
+        plan = self.plan
+        return OnlineComparison(
+            plan.models,
+            plan.method,
+            plan.seed,
+            prior_odds=plan.prior_odds,
+            on_bad_row=plan.on_bad_row,
+            quarantine=self._quarantine(),
+            changes=plan.changes,
+        )
+
+    def _resumed(self) -> OnlineComparison | None:
+        """The run of the last checkpoint, and its place in the source."""
+        latest = self.store.latest()
+        if latest is None:
+            return None
+        for notice in latest.notices:
+            self.display.say(notice)
+        comparison = OnlineComparison.load(
+            latest.path,
+            self.plan.models,
+            self.plan.method,
+            on_bad_row=self.plan.on_bad_row,
+            quarantine=self._quarantine(),
+        )
+        extra = comparison.extra
+        try:
+            saved, cursor = dict(extra["settings"]), extra["cursor"]
+            self.continuity.restore(extra["continuity"])
+            if self.prepare is not None:
+                self.prepare.restore(extra["prepared"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{latest.path} is no checkpoint of a watch: {error!r}. Choose another directory."
+            ) from error
+        for name, value in self.plan.settings().items():
+            if saved.get(name) != value:
+                raise MethodError(
+                    f"The run in {self.directory} has {name}={saved.get(name)!r}, and now it is "
+                    f"{value!r}. Start it with the same, or in another directory."
+                )
+        self.saved_rows = comparison.num_observations
+        self.display.say(f"resumed at row {comparison.num_observations:,} from {latest.path.name}")
+        if self.feed.seekable:
+            check_not_behind(cursor, comparison.rows_read, self.feed.describe())
+            self.cursor = cursor
+        else:
+            self.display.say(
+                f"the source is {self.feed.describe()}: rows between the checkpoint and now are "
+                "missing"
+            )
+        return comparison
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def run(self) -> Watched:
+        """Go on until the rows end, or until stopped."""
+        rows = self.comparison.num_observations
+        self.log.write(
+            "start",
+            rows,
+            {
+                "models": self.comparison.names,
+                "source": self.feed.describe(),
+                "seekable": self.feed.seekable,
+                "version": weighbridge.__version__,
+            },
+        )
+        cut = chunks(self.feed, self.plan.chunk_size, self.cursor, self.continuity)
+        reason: Reason = "error"
+        try:
+            reason = self._absorb_all(cut)
+        finally:
+            self._end(reason)
+        seen = self.comparison.num_observations
+        quickly = reason == "end" or 0 < self.summary_seconds < QUICK
+        found = self.comparison.result() if seen and quickly else None
+        return Watched(reason, seen, found, self.saved_rows, self.problem)
+
+    def _absorb_all(self, cut: Chunks) -> Reason:
+        announce(self.display, f"reading {self.feed.describe()}")
+        for chunk in cut:
+            if chunk is None:
+                self._tell(cut.take_notices())
+                announce(self.display, "waiting for rows")
+                self._save_if_due()
+            else:
+                try:
+                    self._absorb(chunk)
+                except Interrupted:
+                    self.display.say("the chunk under way is left; it does not count")
+                    return "signal"
+            if self.stop.is_set():
+                rest = None if self.feed.seekable else cut.pending()
+                if rest is not None:  # they would be lost
+                    self._absorb(rest)
+                return "signal"
+        self._tell(cut.take_notices())
+        return "end"
+
+    def _absorb(self, chunk: Chunk) -> None:
+        self._tell(chunk.notices)
+        values = chunk.values if self.prepare is None else self.prepare(chunk.values)
+        if num_rows(values):  # the first rows of a series may be predecessors only
+            compiling = "" if self.has_weighed else "compiling, then "
+            announce(self.display, f"{compiling}weighing {num_rows(values):,} rows")
+            self.has_weighed = True
+            with self._may_leave_chunk():
+                update = self.comparison.update(values, unread=_shifted(chunk, values))
+            self._record(update)
+        self.place = {
+            "settings": self.plan.settings(),
+            "cursor": chunk.cursor,
+            "continuity": self.continuity.state(),
+            "prepared": None if self.prepare is None else self.prepare.state(),
+        }
+        self._save_if_due()
+
+    def _may_leave_chunk(self) -> contextlib.AbstractContextManager[None]:
+        """A block that a stop ends between two steps, if its rows can be had again."""
+        if self.feed.seekable:
+            return stopped_by(self.stop, GRACE)
+        return contextlib.nullcontext()
+
+    def _record(self, update: ComparisonUpdate) -> None:
+        rows = update.num_observations
+        self.log.write(
+            "update",
+            rows,
+            {
+                "log_evidences": update.log_evidences,
+                "std_errors": update.std_errors,
+                "log_predictives": update.log_predictives,
+                "annealing_steps": update.annealing_steps,
+                "probabilities": update.probabilities,
+                "probability_errors": update.probability_errors,
+                "rows_skipped": update.rows_skipped,
+                "rows_quarantined": update.rows_quarantined,
+                "flags": update.flags,
+                "elapsed": update.elapsed,
+            },
+        )
+        for change in update.changes:
+            self.last_change = str(change)
+            self.log.write(
+                "change",
+                rows,
+                {
+                    "row": change.row,
+                    "score": change.score,
+                    "p_value": change.p_value,
+                    "model": change.model,
+                },
+            )
+        self.bad_rows += update.rows_skipped + update.rows_quarantined
+        cautious = [name for name, flags in update.flags.items() if flags]
+        self.display.show(
+            State(
+                rows,
+                update.log_evidences,
+                update.std_errors,
+                update.probabilities,
+                self.last_change,
+                f"{self.bad_rows:,} bad rows left out" if self.bad_rows else "",
+                f"ask for caution: {', '.join(cautious)}" if cautious else "",
+                update.probability_errors,
+            )
+        )
+
+    def _tell(self, notices: tuple[Notice, ...]) -> None:
+        for notice in notices:
+            self.log.write(
+                "notice",
+                self.comparison.num_observations,
+                {"kind": notice.kind, "text": notice.text},
+            )
+            if notice.kind == "unreadable" and isinstance(notice.identifier, str):
+                self.comparison.set_file_aside(notice.identifier, notice.text)
+            self.display.say(notice.text)
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def _save_if_due(self) -> None:
+        if self.place is None or not self.store.due(self.comparison.num_observations):
+            return
+        self._save()
+        if self.summary_seconds <= SUMMARY_SHARE * (time.monotonic() - self.began):
+            self._summarise()
+            self.began = time.monotonic()
+
+    def _save(self) -> None:
+        rows = self.comparison.num_observations
+        saved = self.store.save(self.comparison, rows, self.place, on_failure="report")
+        self.problem = saved.problem
+        if saved.path is not None:
+            self.saved_rows = rows
+            self.log.write("checkpoint", rows, {"file": saved.path.name})
+        else:
+            self.log.write("checkpoint_failed", rows, {"reason": saved.problem})
+            self.display.say(f"{saved.problem} The checkpoints before it are kept.")
+
+    def _summarise(self) -> None:
+        """Write down what the posteriors are."""
+        began = time.monotonic()
+        found = self.comparison.result()
+        summary = {}
+        for name, result in found.results.items():
+            table = result.summary()
+            low, high = table.columns[-2:]
+            wanted = {"mean": "mean", "sd": "sd", "hdi_low": low, "hdi_high": high}
+            summary[name] = {
+                entry: {key: table[entry, column] for key, column in wanted.items()}
+                for entry in table.rows
+            }
+        answer = {
+            "log_evidences": found.log_evidences,
+            "std_errors": found.std_errors,
+            "probabilities": found.probabilities,
+            "probability_errors": found.probability_errors,
+        }
+        rows = self.comparison.num_observations
+        self.log.write("posterior", rows, {"summary": summary, "answer": answer})
+        self.summary_seconds = time.monotonic() - began
+
+    def _end(self, reason: Reason) -> None:
+        rows = self.comparison.num_observations
+        try:
+            if rows and self.place is not None:  # else nothing has come since the last one
+                self._save()
+                if reason == "end" or 0 < self.summary_seconds < QUICK:
+                    self._summarise()
+        finally:
+            told = {"error": describe_error(sys.exception())} if reason == "error" else {}
+            self.log.write("stop", rows, {"reason": reason, **told})
+            self.display.close()

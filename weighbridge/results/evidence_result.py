@@ -1,0 +1,463 @@
+"""What an estimator gives back: the log evidence with its error, the path, the posterior."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weighbridge.core import checkpoint_file
+from weighbridge.core.checks import check_count
+from weighbridge.core.constants import PROBABILITY
+from weighbridge.core.errors import MethodError
+from weighbridge.core.pickling import travels
+from weighbridge.core.resampling import systematic_indices
+from weighbridge.core.status import Status
+from weighbridge.core.tables import summaries
+from weighbridge.core.tables.frames import Frame, Tabular
+from weighbridge.core.tables.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
+from weighbridge.core.tables.table import Table
+from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.data.values import columns_remark
+from weighbridge.plots.answer import explain_answer
+from weighbridge.plots.labelling import Labelling
+from weighbridge.plots.paths import plot_paths
+from weighbridge.plots.posterior import plot_posterior as posterior_plot_posterior
+from weighbridge.results import arviz_export
+from weighbridge.results.prediction import Function, Prediction, predict
+from weighbridge.results.saved_content import check_evidence
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.models.model import Model
+    from weighbridge.plots.surface import Surface
+
+SCHEMA = "weighbridge.evidence.1"
+# A standard error below this is lost in rounding.
+SMALL_ERROR = 1e-9
+
+
+@travels()
+class Trace(Tabular, Mapping[str, np.ndarray]):
+    """The path of an estimate: columns of equal length, by name or as attributes.
+
+    >>> trace = Trace(rows=np.array([500, 1000]), log_evidence=np.array([-700.0, -1400.0]))
+    >>> trace["rows"].tolist(), trace.rows.tolist(), list(trace)
+    ([500, 1000], [500, 1000], ['rows', 'log_evidence'])
+    """
+
+    def __init__(self, **columns: np.ndarray) -> None:
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name.startswith("_"):  # also _columns itself, while a copy is being made
+            raise AttributeError(name)
+        if name not in self._columns:
+            raise AttributeError(f"The trace has the columns {list(self._columns)}, not {name!r}.")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        length = len(next(iter(self._columns.values()), ()))
+        return f"Trace({', '.join(self._columns)}; {length} points)"
+
+    def _frame(self) -> Frame:
+        return Frame(self._columns)
+
+
+@travels()
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence(Shown):
+    """The log evidence of a model, with everything that was learned on the way.
+
+    Attributes:
+        log_evidence: log of the marginal likelihood, in nats.
+        std_error: its standard error; NaN when it cannot be stated.
+        num_observations: rows that were weighed, repeated rows counted.
+        method: name of the estimator.
+        trace: the path, one entry per chunk or temperature; of the first round of islands, if a
+            tolerance asked for several.
+        samples: posterior draws by parameter name, the draw along the first axis.
+        log_weights: their normalised log weights.
+        diagnostics: what the estimator measured about itself.
+        flags: every reason for caution; empty if there is none.
+        elapsed: seconds of wall clock.
+        fingerprint: of the rows that were weighed; ``wb.compare`` refuses results whose data
+            differ. None where the rows are not known, as in files of older versions.
+    """
+
+    log_evidence: float
+    std_error: float
+    num_observations: int
+    method: str
+    trace: Trace
+    samples: dict[str, np.ndarray]
+    log_weights: np.ndarray
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    flags: tuple[Status, ...] = ()
+    elapsed: float = 0.0
+    fingerprint: Fingerprint | None = None
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+    @property
+    def caution(self) -> str:
+        """The reasons for caution in a few words, as headings have them; empty if there is none.
+
+        >>> flags = (Status.ISLANDS_DISAGREE, Status.LOW_ESS)
+        >>> Evidence(-1.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), flags=flags).caution
+        'caution: islands disagree, few effective particles'
+        """
+        return caution_of(self.flags)
+
+    def __str__(self) -> str:
+        value = _digits(self.log_evidence, self.std_error)
+        power = self.diagnostics.get("power_reached", 1.0)
+        reached = "" if power >= 1 else f" at power {power:.3g}"
+        about = [self.method]
+        if self.num_observations:  # a total log-likelihood has none that could be counted
+            skipped = left_out(self.rows_skipped, self.rows_quarantined)
+            about.append(f"{counted(self.num_observations)}{skipped}")
+        about.append(f"{self.elapsed:.1f} s")
+        error = digits_of_error(self.std_error)
+        text = f"log evidence{reached} {value} +- {error} ({', '.join(about)})"
+        remarks = [*self.flags, *self.remarks]
+        return "\n".join([text, *(f"  {remark}" for remark in remarks)])
+
+    def __repr__(self) -> str:
+        return f"<Evidence: {str(self).splitlines()[0]}; {self.status.label}>"
+
+    def _page(self) -> Page:
+        entries = summaries.first_entries(self.samples, MOST_ROWS)
+        heading, flags = str(self).splitlines()[0], [*map(str, self.flags), *self.remarks]
+        if not entries:
+            return Page(heading, remarks=flags, caution=self.caution)
+        table = summaries.summarise(entries, self._weights(), PROBABILITY)
+        more = summaries.num_entries(self.samples) - len(entries)
+        below = [f"{more:,} more entries of the parameters: see summary()"] if more else []
+        return Page(heading, table.columns, table.texts(), (*flags, *below), self.caution)
+
+    def _small_figure(self) -> Figure | None:
+        names = list(summaries.first_entries(self.samples, MOST_ENTRIES))
+        if names:
+            return self.plot_posterior(names)
+        return self.plot() if len(self.trace) else None
+
+    @property
+    def rows_skipped(self) -> int:
+        """Bad rows that were left out, with ``on_bad_row="skip"``."""
+        return int(self.diagnostics.get("rows_skipped", 0))
+
+    @property
+    def rows_quarantined(self) -> int:
+        """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
+        return int(self.diagnostics.get("rows_quarantined", 0))
+
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which the model did not read."""
+        return list(self.diagnostics.get("columns_left_out", ()))
+
+    @property
+    def files_left_out(self) -> list[str]:
+        """What is wrong with files that could not be read, or not to their end: set aside."""
+        return list(self.diagnostics.get("files_left_out", ()))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else to know: columns left out, scales that make the run slow, what auto chose."""
+        largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
+        names = (*largest, "scale_remark", "chosen")
+        told = (str(self.diagnostics.get(name, "")) for name in names)
+        files = [f"set aside: {reason}" for reason in self.files_left_out]
+        return [*files, *columns_remark(self.columns_left_out), *filter(None, told)]
+
+    def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
+        """Equally weighted posterior draws, by systematic resampling of the weighted ones.
+
+        They are shuffled: an order by island would look like a chain that does not mix.
+
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), {"a": np.arange(2.0)}, np.zeros(2))
+        >>> sorted(posterior.resample(4)["a"].tolist())
+        [0.0, 0.0, 1.0, 1.0]
+        """
+        check_count("num_samples", num_samples)
+        generator = np.random.default_rng(seed)
+        chosen = systematic_indices(generator.random(), self.log_weights, num_samples)
+        chosen = generator.permutation(chosen)
+        return {name: draws[chosen] for name, draws in self.samples.items()}
+
+    def summary(self, probability: float = PROBABILITY) -> Table:
+        """Posterior mean, standard deviation and intervals of every parameter.
+
+        Two intervals hold the probability: the equal-tailed one, between the quantiles that the
+        columns name, and the highest-density interval (HDI), the shortest there is. Reasons for
+        caution stand below.
+
+        Args:
+            probability: mass inside the intervals.
+
+        >>> draws = {"a": np.array([0.0, 1.0, 2.0, 9.0])}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.log(np.full(4, 0.25)))
+        >>> print(posterior.summary(0.75))
+           mean     sd  12.5%  50%  87.5%  75% HDI low  75% HDI high
+        a     3  3.536      0    1      9            0             2
+        """
+        if not 0 < probability < 1:
+            raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
+        table = summaries.summarise(self.samples, self._weights(), probability)
+        return replace(table, notes=(self.caution,)) if self.flags else table
+
+    def _weights(self) -> np.ndarray:
+        weights = np.exp(self.log_weights - np.max(self.log_weights))
+        return np.asarray(weights / weights.sum())
+
+    def predict(
+        self, function: Function, inputs: Any = None, *, num_draws: int = 1000, seed: int = 0
+    ) -> Prediction:
+        r"""Draws from the posterior predictive distribution.
+
+        .. math:: p(y^* | x^*, y) = \int p(y^* | x^*, \theta) \, p(\theta | y) \, d\theta
+
+        Args:
+            function: ``function(parameters, row)``, or ``function(parameters)`` without inputs,
+                written with ``jax.numpy``. It returns a NumPyro distribution, from which one value
+                is drawn for each posterior draw and row, or plain numbers, taken as they are.
+            inputs: rows to predict, in any form that ``wb.evidence`` takes in memory.
+            num_draws: posterior draws.
+            seed: the same seed gives the same numbers.
+
+        >>> import numpyro.distributions as dist
+        >>> draws = {"w": np.array([1.0, 3.0])}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.log(np.full(2, 0.5)))
+        >>> line = posterior.predict(lambda p, x: p["w"] * x, [1.0, 10.0], num_draws=500)
+        >>> line.mean.tolist(), line.draws.shape
+        ([2.0, 20.0], (500, 2))
+        >>> noisy = posterior.predict(lambda p, x: dist.Normal(p["w"] * x, 1.0), [1.0, 10.0])
+        >>> low, high = noisy.interval(0.9)
+        >>> bool(low[1] < 20 < high[1])
+        True
+        """
+        check_count("num_draws", num_draws)
+        if not self.samples:
+            raise MethodError("This result holds no posterior draws to predict from.")
+        samples = self.resample(num_draws, seed=seed)
+        draws = predict(function, samples, inputs, seed=seed)
+        return Prediction(draws, None if inputs is None else draws.shape[1])
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """The path: along the rows seen, or along the annealing steps; and the answer beside it.
+
+        Where the path does not end at the answer, a line above says why.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each panel.
+
+        >>> trace = Trace(power=np.array([0.1, 1.0]), log_evidence=np.array([-1.0, -9.0]),
+        ...               ess=np.array([32.0, 40.0]))
+        >>> figure = Evidence(-9.0, 0.1, 9, "smc", trace, {}, np.zeros(1)).plot()
+        >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
+        ['log', 'power', 'ESS']
+        """
+        answer = explain_answer(
+            self.log_evidence, self.std_error, self.trace, self.diagnostics
+        )._replace(caution=self.caution)
+        return plot_paths({str(self).splitlines()[0]: self.trace}, answer=answer, axes=axes)
+
+    def plot_posterior(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        truths: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
+        axes: Surface | None = None,
+        probability: float = PROBABILITY,
+    ) -> Figure:
+        """Marginals and pairs of the parameters, up to eight scalar entries of them.
+
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all, or every
+                parameter's first entries where there are more than eight.
+            truths: values to mark, by parameter or entry; those of a parameter in its shape.
+            labels: what to call parameters or entries, instead of their names.
+            units: what parameters or entries are measured in.
+            axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
+            probability: mass of the highest density that is shaded, beside half of it.
+
+        >>> draws = {"w": np.random.default_rng(0).normal(size=(50, 9))}
+        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.zeros(50))
+        >>> figure = posterior.plot_posterior(
+        ...     ["w[0]", "w[8]"], truths={"w[8]": 0.5}, labels={"w[0]": "slope"}, units={"w": "m/s"}
+        ... )
+        >>> [axes.get_xlabel() for axes in figure.axes]
+        ['', 'slope (m/s)', 'w[8] (m/s)']
+        """
+        title = "\n".join(filter(None, (str(self).splitlines()[0], self.caution)))
+        return posterior_plot_posterior(
+            self.samples,
+            self._weights(),
+            names,
+            title=title,
+            labelling=Labelling(truths, labels, units),
+            axes=axes,
+            probability=probability,
+        )
+
+    def to_arviz(
+        self,
+        model: Model | None = None,
+        data: Any = None,
+        *,
+        num_samples: int = 1000,
+        seed: int = 0,
+    ) -> Any:
+        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData beside 0.x.
+
+        Args:
+            model: adds the log-likelihood of every row, for ``az.loo``.
+            data: the observations, in memory; without a model they are added as they are.
+            num_samples: draws, resampled by their weights.
+            seed: the same seed gives the same draws.
+        """
+        drawn = self.resample(num_samples, seed=seed)
+        samples = {name: values[None] for name, values in drawn.items()}
+        observed = arviz_export.observe(samples, model, data)
+        return arviz_export.to_arviz(samples, None, observed)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result to one safetensors file; ``load`` reads it back exactly."""
+        arrays = {f"trace/{name}": column for name, column in self.trace.items()}
+        arrays |= {f"samples/{name}": draws for name, draws in self.samples.items()}
+        arrays["log_weights"] = self.log_weights
+        plain = {}
+        for name, value in self.diagnostics.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"diagnostics/{name}"] = value
+            else:
+                plain[name] = value
+        metadata = {
+            "log_evidence": self.log_evidence,
+            "std_error": self.std_error,
+            "num_observations": self.num_observations,
+            "method": self.method,
+            "elapsed": self.elapsed,
+            "flags": [flag.name for flag in self.flags],
+            "diagnostics": plain,
+            "fingerprint": None if self.fingerprint is None else self.fingerprint.plain(),
+            "order": list(arrays),
+        }
+        checkpoint_file.write(path, SCHEMA, arrays, metadata)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evidence:
+        """Read a result that ``save`` wrote.
+
+        What is damaged, or cannot be a result, is refused with a ``CheckpointError``; nothing in
+        the file is run. The digest guards against damage, not against attackers: whoever can write
+        the file can write other numbers into it.
+        """
+        arrays, metadata = checkpoint_file.read(path, SCHEMA)
+        with checkpoint_file.refusing(path, "result"):
+            check_evidence(arrays, metadata)
+            groups: dict[str, dict[str, np.ndarray]] = {}
+            for full_name in metadata["order"]:
+                group, _, name = full_name.partition("/")
+                groups.setdefault(group, {})[name] = arrays[full_name]
+            seen = metadata.get("fingerprint")  # older files have none
+            return cls(
+                log_evidence=float(metadata["log_evidence"]),
+                std_error=float(metadata["std_error"]),
+                num_observations=metadata["num_observations"],
+                method=metadata["method"],
+                trace=Trace(**groups.get("trace", {})),
+                samples=groups.get("samples", {}),
+                log_weights=arrays["log_weights"],
+                diagnostics=metadata["diagnostics"] | groups.get("diagnostics", {}),
+                flags=tuple(Status[name] for name in metadata["flags"]),
+                elapsed=float(metadata["elapsed"]),
+                fingerprint=None if seen is None else Fingerprint.from_plain(seen),
+            )
+
+    def to_json(self) -> str:
+        """The numbers, without draws, as one line of JSON; what is unknown is null."""
+        return json.dumps(
+            {
+                "log_evidence": self.log_evidence if math.isfinite(self.log_evidence) else None,
+                "std_error": self.std_error if math.isfinite(self.std_error) else None,
+                "num_observations": self.num_observations,
+                "method": self.method,
+                "status": [flag.name for flag in self.flags] or [Status.OK.name],
+                "rows_skipped": self.rows_skipped,
+                "rows_quarantined": self.rows_quarantined,
+                "columns_left_out": self.columns_left_out,
+                "elapsed": self.elapsed,
+            }
+        )
+
+
+def caution_of(flags: Sequence[Status]) -> str:
+    """Flags in a few words; the result itself says what they mean and what to do.
+
+    >>> caution_of([Status.ISLANDS_DISAGREE]), caution_of([])
+    ('caution: islands disagree', '')
+    """
+    return f"caution: {', '.join(flag.label for flag in flags)}" if flags else ""
+
+
+def counted(observations: int) -> str:
+    """So many observations, in words.
+
+    >>> counted(1), counted(2000)
+    ('1 observation', '2,000 observations')
+    """
+    return f"{observations:,} observation{'' if observations == 1 else 's'}"
+
+
+def digits_of_error(error: float) -> str:
+    """A standard error with two digits; one that is lost in rounding is called small.
+
+    >>> [digits_of_error(error) for error in (0.0123, 250.0, 3e-7, 1e-12, math.nan)]
+    ['0.012', '250', '3.0e-07', '< 1e-9', 'unknown']
+    """
+    if math.isnan(error):
+        return "unknown"
+    if error < SMALL_ERROR:
+        return "< 1e-9"
+    return f"{error:.1e}" if error < 1e-5 else _digits(error)
+
+
+def left_out(skipped: int, quarantined: int) -> str:
+    """How a text goes on that has told the observations.
+
+    >>> left_out(2, 0), left_out(0, 1000), left_out(0, 0)
+    (', 2 skipped', ', 1,000 quarantined', '')
+    """
+    counts = {"skipped": skipped, "quarantined": quarantined}
+    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+
+
+def _digits(value: float, error: float | None = None) -> str:
+    """A number with the digits that its error allows (or, for an error, two of them)."""
+    scale = abs(value) if error is None else error
+    if not math.isfinite(scale):
+        return f"{value:.2f}"
+    places = 1 - math.floor(math.log10(max(scale, SMALL_ERROR)))
+    return f"{value:.{min(max(places, 0), 9)}f}"

@@ -1,0 +1,1 @@
+"""Markov chains: kernels, warm-up, and ``wb.sample``."""

@@ -1,0 +1,375 @@
+"""Markov chains under way: blocks of steps of one compiled program, warmed up as Stan does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.compilation import jit, jit_for_speed
+from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.core.pickling import travels
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.types import Array, Kernel
+from weighbridge.models.targets.density import Target
+from weighbridge.sampling.kernels.hmc import HMCState, evaluate
+from weighbridge.sampling.kernels.parts.accept import select
+from weighbridge.sampling.warmup.dual_averaging import DualAveraging, first_step_size
+from weighbridge.sampling.warmup.metric import Spread
+from weighbridge.sampling.warmup.windows import plan_windows
+
+# Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
+# should take: an interrupt waits for its end.
+SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17
+BLOCK_SECONDS = 0.2
+# Positions that are tried before a chain gives up, in the cube [-2, 2]^D as in Stan.
+START_TRIES = 100
+START_WIDTH = 2.0
+
+# Told the chain, iterations done, and divergences since the warm-up.
+Report = Callable[[int, int, int], None]
+
+
+@travels()
+@dataclass(frozen=True)
+class Warmup:
+    """What a warm-up learns.
+
+    Args:
+        metric: "diagonal", "dense", or "unit" to keep the kernel's own scale.
+        target_acceptance: that the step size is tuned to; by default the kernel's own.
+
+    >>> Warmup(metric="dense").metric
+    'dense'
+    """
+
+    metric: Literal["diagonal", "dense", "unit"] = "diagonal"
+    target_acceptance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("diagonal", "dense", "unit"):
+            raise MethodError(f'metric must be "diagonal", "dense" or "unit", not {self.metric!r}.')
+        wanted = self.target_acceptance
+        if wanted is not None and not 0 < wanted < 1:
+            raise MethodError(f"target_acceptance must lie between 0 and 1, not {wanted!r}.")
+
+
+class Chain(NamedTuple):
+    """A chain between two steps: a pytree.
+
+    Attributes:
+        kernel: with the step size and metric in use.
+        state: of the kernel.
+        averaging: how the step size is tuned.
+        spread: how the metric is learned.
+    """
+
+    kernel: Any
+    state: Any
+    averaging: DualAveraging
+    spread: Spread
+
+
+class Phase(NamedTuple):
+    """What is learned from the steps of a block; numbers, so that no phase is traced anew."""
+
+    tunes: Any
+    learns: Any
+    wanted: Any
+
+
+DRAWING = Phase(False, False, 0.0)
+
+
+def is_tunable(kernel: Any) -> bool:
+    """Whether a warm-up tunes the step size of a kernel."""
+    return hasattr(kernel, "target_acceptance")
+
+
+def has_metric(kernel: Any) -> bool:
+    """Whether a warm-up learns a metric for a kernel."""
+    return is_tunable(kernel) and hasattr(kernel, "scale")
+
+
+begin = jit(lambda kernel, position, target: kernel.init(position, target))
+
+
+@jit
+def _find_step_size(key_data: Array, chain: Chain, target: Target) -> Array:
+    state, kernel = chain.state, chain.kernel
+    if not isinstance(state, HMCState):
+        state = evaluate(state.position, target)
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    uniform = jax.random.uniform(key, (state.position.shape[0] + 1,))
+    scale = getattr(kernel, "scale", 1.0)
+    return first_step_size(uniform, state, target, kernel.step_size, scale)
+
+
+@partial(jit_for_speed, static_argnames="size")
+def advance(
+    key_data: Array,
+    chain: Chain,
+    target: Target,
+    first: Array | int,
+    count: Array | int,
+    thin: Array | int,
+    phase: Phase,
+    *,
+    size: int,
+) -> tuple[Chain, Array, Any]:
+    """Take ``count`` times ``thin`` steps; of each ``thin`` the last position and info are kept.
+
+    The random numbers of a step follow from the chain's key and the number of the step, so that
+    it does not matter how steps are cut into blocks.
+    """
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    info = jax.eval_shape(chain.kernel.step, key, chain.state, target)[1]
+    nothing = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
+
+    def once(index: Array, carry: tuple[Chain, Any]) -> tuple[Chain, Any]:
+        chain, before = carry
+        step_key = jax.random.fold_in(key, index)
+        state, info = chain.kernel.step(step_key, chain.state, target)
+        return _learn(chain._replace(state=state), info, phase), _either(before, info)
+
+    def keep(index: Array, carry: tuple[Chain, Array, Any]) -> tuple[Chain, Array, Any]:
+        chain, positions, infos = carry
+        start = first + index * thin
+        chain, info = jax.lax.fori_loop(start, start + thin, once, (chain, nothing))
+        positions = positions.at[index].set(chain.state.position)
+        infos = jax.tree_util.tree_map(lambda all_, one: all_.at[index].set(one), infos, info)
+        return chain, positions, infos
+
+    position = chain.state.position
+    positions = jnp.zeros((size, *position.shape), position.dtype)
+    infos = jax.tree_util.tree_map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), info)
+    found: tuple[Chain, Array, Any] = jax.lax.fori_loop(0, count, keep, (chain, positions, infos))
+    return found
+
+
+def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
+    """Tune the step size and take the draw into the metric, if the phase says so."""
+    kernel, state, averaging, spread = chain
+    if is_tunable(kernel):
+        acceptance = jnp.mean(jnp.nan_to_num(info.acceptance))
+        averaging = select(phase.tunes, averaging.update(acceptance, phase.wanted), averaging)
+        step_size = jnp.where(phase.tunes, jnp.exp(averaging.log_step), kernel.step_size)
+        kernel = replace(kernel, step_size=step_size)
+    if has_metric(kernel):
+        spread = select(phase.learns, spread.update(state.position), spread)
+    return Chain(kernel, state, averaging, spread)
+
+
+def _either(before: Any, info: Any) -> Any:
+    """The later info; what was true at any step of several stays true."""
+    return jax.tree_util.tree_map(
+        lambda old, new: old | new if new.dtype == bool else new, before, info
+    )
+
+
+def _first(infos: Any, count: int) -> Any:
+    """The infos of so many steps, on the host."""
+    return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:count], infos)
+
+
+class ChainRun:
+    """One chain on the host: its warm-up, its draws, and where it stands.
+
+    Attributes:
+        chain: between two steps, as NumPy arrays or JAX's.
+        num_done: steps so far, those of the warm-up and thinned ones included.
+        positions: blocks of draws.
+        infos: blocks of their infos.
+    """
+
+    def __init__(self, number: int, seed: int, target: Target, kernel: Kernel) -> None:
+        self.number = number
+        self.target = target
+        self.num_done = 0
+        self.num_divergent = 0
+        self.positions: list[np.ndarray] = []
+        self.infos: list[Any] = []
+        self.chain = Chain(kernel, None, DualAveraging.start(1.0), Spread.start(1, dense=False))
+        self._seed = seed
+        self._seconds_a_step = BLOCK_SECONDS / 8
+
+    @property
+    def num_draws(self) -> int:
+        """Draws so far."""
+        return sum(len(block) for block in self.positions)
+
+    def start(self, initial: np.ndarray | None, num_walkers: int | None, warmup: Warmup) -> None:
+        """Find a place to start from."""
+        kernel = self.chain.kernel
+        dimension = self.target.model.dimension
+        if is_tunable(kernel):
+            kernel = replace(kernel, step_size=np.asarray(kernel.step_size, float))
+        if has_metric(kernel) and warmup.metric != "unit":
+            kernel = replace(kernel, scale=_as_metric(kernel.scale, dimension, warmup))
+        shape = (dimension,) if num_walkers is None else (num_walkers, dimension)
+        kernel = jax.tree_util.tree_map(np.asarray, kernel)
+        state = self._find_start(kernel, initial, shape)
+        step_size = float(np.mean(kernel.step_size)) if is_tunable(kernel) else 1.0
+        spread = Spread.start(dimension, dense=warmup.metric == "dense")
+        self.chain = Chain(kernel, state, DualAveraging.start(step_size), spread)
+
+    def _find_start(self, kernel: Any, initial: np.ndarray | None, shape: tuple[int, ...]) -> Any:
+        generator = self._generator(Stream.STARTS)
+        for _ in range(START_TRIES if initial is None else 1):
+            drawn = generator.uniform(-START_WIDTH, START_WIDTH, shape)
+            position = drawn if initial is None else initial
+            state = begin(kernel, position, self.target)
+            if all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree_util.tree_leaves(state)):
+                return state
+        where = f"any of {START_TRIES} positions within [-2, 2] of the unconstrained space"
+        if initial is not None:
+            where = f"the initial position of chain {self.number}"
+        raise ModelError(
+            f"The log density or its gradient is not finite at {where}. Check the model with "
+            "wb.check_model, or give initial= positions where it is."
+        )
+
+    def warm_up(self, num_warmup: int, warmup: Warmup, go_on: Callable[[], bool]) -> bool:
+        """Tune the kernel; False if the run was told to stop."""
+        if not num_warmup:
+            return True
+        kernel = self.chain.kernel
+        if not is_tunable(kernel):
+            return self._advance(num_warmup, DRAWING, go_on)
+        wanted = warmup.target_acceptance or kernel.target_acceptance
+        self._begin_tuning()
+        for window in plan_windows(num_warmup):
+            learns = window.learns_metric and has_metric(kernel) and warmup.metric != "unit"
+            if not self._advance(window.length, Phase(True, learns, wanted), go_on):
+                return False
+            if learns:
+                self._renew_metric()
+        chain = self.chain
+        step_size = np.exp(np.asarray(chain.averaging.log_average))
+        self.chain = chain._replace(kernel=replace(chain.kernel, step_size=step_size))
+        return True
+
+    def draw(self, num_draws: int, thin: int, go_on: Callable[[], bool]) -> bool:
+        """Take draws and keep them; False if the run was told to stop."""
+        return self._advance(num_draws, DRAWING, go_on, thin=thin, kept=True)
+
+    def _begin_tuning(self) -> None:
+        """The first step size of a window, and dual averaging from there."""
+        kernel, stretch = self.chain.kernel, 1.0
+        step_size = kernel.step_size
+        if getattr(kernel, "uses_gradient", False):
+            key_data = self._generator(Stream.STARTS, self.num_done + 1)
+            numbers = key_data.integers(0, 2**32, 2, np.uint32)
+            step_size = np.asarray(_find_step_size(numbers, self.chain, self.target))
+            stretch = 10.0
+        averaging = DualAveraging.start(float(np.mean(step_size)), stretch)
+        kernel = replace(kernel, step_size=np.asarray(step_size, float))
+        self.chain = self.chain._replace(kernel=kernel, averaging=averaging)
+
+    def _renew_metric(self) -> None:
+        kernel, spread = self.chain.kernel, self.chain.spread
+        fresh = Spread(*(np.zeros_like(leaf) for leaf in spread))
+        self.chain = self.chain._replace(kernel=replace(kernel, scale=spread.scale()), spread=fresh)
+        self._begin_tuning()
+
+    def _advance(
+        self,
+        count: int,
+        phase: Phase,
+        go_on: Callable[[], bool],
+        *,
+        thin: int = 1,
+        kept: bool = False,
+    ) -> bool:
+        left = count
+        while left:
+            if not go_on():
+                return False
+            affordable = int(BLOCK_SECONDS / (self._seconds_a_step * thin))
+            block = min(left, self._block_steps(), max(affordable, 1))
+            began = time.perf_counter()
+            self.chain, positions, infos = advance(
+                self._key_data(),
+                self.chain,
+                self.target,
+                self.num_done,
+                block,
+                thin,
+                phase,
+                size=self._block_steps(),
+            )
+            infos = _first(infos, block)
+            self._seconds_a_step = (time.perf_counter() - began) / (block * thin)
+            left, self.num_done = left - block, self.num_done + block * thin
+            self._check(infos)
+            if kept:
+                self.positions.append(np.asarray(positions)[:block])
+                self.infos.append(infos)
+                self.num_divergent += int(np.sum(getattr(infos, "divergent", 0)))
+        return True
+
+    def _block_steps(self) -> int:
+        """Steps of a block at most: of the size of a position alone, so that none is retraced."""
+        numbers = int(np.size(self.chain.state.position))
+        return min(max(BLOCK_NUMBERS // numbers, SMALLEST_BLOCK), LARGEST_BLOCK)
+
+    def _check(self, infos: Any) -> None:
+        if np.any(getattr(infos, "undefined", False)):
+            raise ModelError(
+                f"A conditional returned values that are not finite in chain {self.number}, before "
+                f"step {self.num_done}. Check what it returns at the edges of the prior."
+            )
+
+    def _key_data(self) -> np.ndarray:
+        generator = self._generator(Stream.CHAINS)
+        return generator.integers(0, 2**32, 2, np.uint32)
+
+    def _generator(self, stream: Stream, step: int = 0) -> np.random.Generator:
+        """Named by seed, stream, chain and step."""
+        return random_numbers(self._seed, stream, self.number, step)
+
+    # --- saved and resumed bit for bit ---------------------------------------------------
+
+    def state(self) -> list[np.ndarray]:
+        """The numbers of the chain between two steps."""
+        return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(self.chain)]
+
+    def restore(self, leaves: list[np.ndarray], num_done: int) -> None:
+        """Stand where ``state`` was taken; ``start`` has set up the structure."""
+        old, structure = jax.tree_util.tree_flatten(self.chain)
+        if [_layout(leaf) for leaf in old] != [_layout(leaf) for leaf in leaves]:
+            raise MethodError(
+                "The saved chains belong to another kernel or model: their numbers have other "
+                "shapes or types. Give the kernel that drew them."
+            )
+        if any(
+            np.isnan(leaf).any() and not np.isnan(first).any() for first, leaf in zip(old, leaves)
+        ):
+            raise MethodError(
+                "The saved chains cannot be gone on with: where they stand is not a number (NaN). "
+                "Draw anew."
+            )
+        self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
+        self.num_done = num_done
+
+
+def _layout(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array, or of a number in place of one."""
+    array = np.asarray(leaf)
+    return array.shape, array.dtype
+
+
+def _as_metric(scale: Any, dimension: int, warmup: Warmup) -> np.ndarray:
+    """A kernel's scale in the shape that will be learned."""
+    scale = np.asarray(scale, float)
+    if warmup.metric == "dense":
+        return np.asarray(scale if scale.ndim == 2 else np.diag(np.broadcast_to(scale, dimension)))
+    if scale.ndim == 2:
+        return np.asarray(np.sqrt(np.sum(scale**2, axis=1)))
+    return np.asarray(np.broadcast_to(scale, dimension).copy())

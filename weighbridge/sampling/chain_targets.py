@@ -1,0 +1,110 @@
+"""What the chains of a kernel move on: all the data, or mini-batches of each chain's own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.errors import ModelError
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.types import PyTree
+from weighbridge.models.model import Model
+from weighbridge.models.targets.batches import Subsampled
+from weighbridge.models.targets.density import Target
+from weighbridge.models.targets.host import PROBES, OnHost, host_likelihood
+from weighbridge.models.targets.rows import Rows
+from weighbridge.models.targets.term import Term
+from weighbridge.models.targets.total import Total
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel and the target that it will move on, for each chain."""
+
+    model: Model
+    kernel: Any
+    target: Callable[[int, int], Target]
+    digest: str
+    num_walkers: int | None
+
+
+@double_precision
+def prepare(
+    model: Model, rows: tuple[PyTree, np.ndarray | None], kernel: Any, batch_size: int
+) -> Prepared:
+    """What chains of a kernel need to move on the posterior of some rows.
+
+    Args:
+        model: whose posterior it is.
+        rows: as ``hold`` gives them; no weights where the likelihood is of all the data.
+        kernel: how chains move.
+        batch_size: rows of a mini-batch, for kernels that use them.
+
+    >>> import numpyro.distributions as dist
+    >>> from weighbridge.sampling.kernels.ensemble import Stretch
+    >>> model = Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
+    >>> prepared = prepare(model, (np.array([1.0, 3.0]), np.ones(2)), Stretch(), 256)
+    >>> prepared.num_walkers, round(float(prepared.target(0, 0)(jnp.zeros(1))), 3)
+    (16, -5.919)
+    """
+    values, weight = rows
+    if getattr(kernel, "ensemble", False):
+        count = getattr(kernel, "num_walkers", _usual_walkers)
+        num_walkers = int(count(model.dimension))
+    else:
+        num_walkers = None
+    digest = _digest(values, weight)
+    if weight is None:
+        if kernel.uses_batches:
+            model.require_rows()
+        exact = Target(model, (_whole_likelihood(model, values, kernel),))
+        return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
+    observed = Rows(jax.tree_util.tree_map(np.asarray, values), weight)
+    if not kernel.uses_batches:
+        exact = Target(model, (observed,))
+        return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
+    kernel = kernel.rescale(1.0 / (1.0 + float(weight.sum())))
+    size = min(batch_size, len(weight))
+
+    def on_batches(seed: int, chain: int) -> Target:
+        numbers = random_numbers(seed, Stream.CHAIN_BATCHES, chain).integers(0, 2**32, 2, np.uint32)
+        key = jax.random.wrap_key_data(jnp.asarray(numbers), impl="threefry2x32")
+        terms: tuple[Term, ...] = (Subsampled(observed, key, size),)
+        return Target(model, terms)
+
+    return Prepared(model, kernel, on_batches, digest, num_walkers)
+
+
+def _usual_walkers(dimension: int) -> int:
+    """Walkers of an ensemble that does not say how many it wants."""
+    return max(2 * dimension + 2, 16)
+
+
+def _whole_likelihood(model: Model, data: PyTree, kernel: Any) -> Term:
+    """A likelihood that does not factorise: compiled, or called on the host if it cannot be."""
+    somewhere = np.random.default_rng(0).normal(size=(1, PROBES, model.dimension))
+    likelihood = host_likelihood(model, data, jnp.asarray(somewhere))
+    if likelihood is None:
+        return Total(data)
+    if getattr(kernel, "uses_gradient", True):
+        raise ModelError(
+            f"{type(kernel).__name__} needs gradients, and the total_log_likelihood of this model "
+            "runs on the host, where there are none. Write it with jax.numpy, or use a kernel "
+            "without gradients: wb.Slice(), wb.Stretch(), wb.AdaptiveMetropolis()."
+        )
+    return OnHost(likelihood)
+
+
+def _digest(values: PyTree, weight: np.ndarray | None) -> str:
+    """A hash of the data, to tell whether a saved posterior belongs to them."""
+    found = hashlib.sha256()
+    for leaf in jax.tree_util.tree_leaves((values, weight)):
+        found.update(np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()[:16]

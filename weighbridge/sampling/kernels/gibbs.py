@@ -1,0 +1,239 @@
+"""Gibbs sampling: one block of parameters after another, by conditionals or other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.pickling import travels
+from weighbridge.core.types import Array, Kernel, LogDensity
+from weighbridge.models.model import Model
+from weighbridge.models.targets.density import Target
+from weighbridge.sampling.kernels.parts.blocks import (
+    Conditional,
+    Names,
+    Restricted,
+    coordinates,
+    draw_conditional,
+    model_of,
+    refreshed,
+)
+
+
+class GibbsState(NamedTuple):
+    """Position, and the states of the kernels in the blocks; nothing for a conditional."""
+
+    position: Array
+    states: tuple[Any, ...]
+
+
+class GibbsInfo(NamedTuple):
+    """What happened in the blocks that were updated.
+
+    Attributes:
+        acceptance: mean acceptance probability of their kernels; a conditional has 1.
+        divergent: whether a kernel diverged.
+        undefined: how many conditionals gave a value that is not a number, or not in the support of
+            its prior; the block was left as it was.
+    """
+
+    acceptance: Array
+    divergent: Array
+    undefined: Array
+
+
+@jax.tree_util.register_pytree_node_class
+@travels()
+@dataclass(frozen=True)
+class Gibbs:
+    r"""Update one block of parameters at a time, the others given.
+
+    .. math:: \theta_b' \sim p(\theta_b | \theta_{-b}, y)
+
+    either by your own draw from that conditional, or by a step of another kernel that leaves it
+    invariant. Geman & Geman (1984), IEEE PAMI 6:721-741; blocks: Liu, Wong & Kong (1994),
+    Biometrika 81:27-40.
+
+    Args:
+        blocks: from a parameter's name, or a tuple of names, to what updates it: a function
+            ``conditional(key, parameters, data)`` (or of a key and parameters alone) that returns
+            the new value, or for several a mapping from their names (or a tuple); or a kernel,
+            which acts on the unconstrained coordinates of the block. Every parameter must be in a
+            block. Observations with named columns come with a ``weight`` for each row, one unless
+            the data say otherwise.
+        scan: "sweep" to update all blocks in their order at each step, "random" for one of them.
+        weights: how likely each block is to be the one, with scan="random"; alike if None.
+
+    >>> import numpyro.distributions as dist
+    >>> import weighbridge as wb
+    >>> model = wb.Model({"mu": dist.Normal(0, 1), "b": dist.Normal(0, 1)},
+    ...                  lambda p, y: -0.5 * (y - p["mu"]) ** 2 - 0.5 * p["b"] ** 2)
+    >>> def mu(key, parameters, data):
+    ...     variance = 1 / (1 + len(data))
+    ...     return variance * data.sum() + jax.random.normal(key) * variance**0.5
+    >>> kernel = Gibbs({"mu": mu, "b": wb.Metropolis(2.0)})
+    >>> from weighbridge.models.targets.rows import Rows
+    >>> target = Target(model, (Rows(np.array([1.0, 2.0]), np.ones(2)),))
+    >>> state, info = kernel.step(jax.random.key(0), kernel.init(jnp.zeros(2), target), target)
+    >>> state.position.shape, int(info.undefined)
+    ((2,), 0)
+    """
+
+    blocks: Mapping[str | Names, Conditional | Kernel]
+    scan: str = "sweep"
+    weights: Any = None
+
+    uses_batches: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.blocks, Mapping) or not self.blocks:
+            raise MethodError(
+                "blocks must be a mapping from names of parameters to conditionals or kernels, "
+                'with at least one: blocks={"mu": conditional, ("w", "b"): wb.HMC()}.'
+            )
+        for names, update in self.blocks.items():
+            _check_block(names, update)
+        if self.scan not in ("sweep", "random"):
+            raise MethodError(f"scan must be sweep or random, not {self.scan!r}.")
+        if self.weights is not None and not isinstance(self.weights, jax.core.Tracer):
+            _check_weights(np.asarray(self.weights, float), len(self.blocks), self.scan)
+
+    @property
+    def uses_gradient(self) -> bool:
+        """Whether any kernel in a block does."""
+        return any(getattr(update, "uses_gradient", False) for update in self.blocks.values())
+
+    def init(self, position: Array, target: LogDensity) -> GibbsState:
+        """States of the kernels in the blocks."""
+        model = model_of(target)
+        _check_cover(self.blocks, model)
+        states: list[Any] = []
+        for names, update in self.blocks.items():
+            restricted = Restricted(target, position, coordinates(model, _as_tuple(names)))
+            if isinstance(update, Kernel):
+                states.append(update.init(restricted.part(), restricted))
+            else:
+                states.append(())
+        return GibbsState(position, tuple(states))
+
+    def step(
+        self, key: Array, state: GibbsState, target: LogDensity
+    ) -> tuple[GibbsState, GibbsInfo]:
+        """All blocks in their order, or one of them."""
+        updates = [partial(self._update, target, index) for index in range(len(self.blocks))]
+        if self.scan == "random":
+            key_choice, key_block = jax.random.split(key)
+            weights = jnp.ones(len(updates)) if self.weights is None else self.weights
+            chosen = jax.random.categorical(key_choice, jnp.log(jnp.asarray(weights, float)))
+            moved: tuple[GibbsState, GibbsInfo] = jax.lax.switch(chosen, updates, key_block, state)
+            return moved
+        infos = []
+        keys = jax.random.split(key, len(updates))
+        for index, update in enumerate(updates):
+            state, info = update(keys[index], state)
+            infos.append(info)
+        acceptance, divergent, undefined = (jnp.stack(values) for values in zip(*infos))
+        return state, GibbsInfo(jnp.mean(acceptance), jnp.any(divergent), jnp.sum(undefined))
+
+    def _update(
+        self, target: LogDensity, index: int, key: Array, state: GibbsState
+    ) -> tuple[GibbsState, GibbsInfo]:
+        names, update = list(self.blocks.items())[index]
+        names = _as_tuple(names)
+        if not isinstance(update, Kernel):
+            model_of(target)
+            whole = cast(Target, target)
+            position, defined = draw_conditional(update, names, key, state.position, whole)
+            one = jnp.ones((), position.dtype)
+            return state._replace(position=position), GibbsInfo(one, one < 0, jnp.sum(~defined))
+        restricted = Restricted(target, state.position, coordinates(model_of(target), names))
+        inner = refreshed(update, state.states[index], restricted)
+        inner, told = update.step(key, inner, restricted)
+        states = (*state.states[:index], inner, *state.states[index + 1 :])
+        position = restricted.whole(inner.position)
+        info = GibbsInfo(
+            jnp.asarray(getattr(told, "acceptance", 1.0), position.dtype),
+            jnp.asarray(getattr(told, "divergent", False)),
+            jnp.zeros((), int),
+        )
+        return GibbsState(position, states), info
+
+    def rescale(self, variance: Array | float) -> Gibbs:
+        """Kernels for a target whose variances are this many times as large; conditionals stay."""
+        blocks = {
+            names: update.rescale(variance) if isinstance(update, Kernel) else update
+            for names, update in self.blocks.items()
+        }
+        return replace(self, blocks=blocks)
+
+    # Kernels are pytrees and functions are static, so the mapping is taken apart into both.
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Split into kernels and weights, and names and functions."""
+        updates = self.blocks.values()
+        kernels = tuple(update if isinstance(update, Kernel) else None for update in updates)
+        functions = tuple(None if isinstance(update, Kernel) else update for update in updates)
+        return (kernels, self.weights), (tuple(self.blocks), functions, self.scan)
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> Gibbs:
+        """Put it together again, unchecked: while tracing, its parts may be anything."""
+        names, functions, scan = static
+        kernels, weights = children
+        pairs = zip(functions, kernels)
+        updates = [kernel if function is None else function for function, kernel in pairs]
+        gibbs = object.__new__(cls)
+        object.__setattr__(gibbs, "blocks", dict(zip(names, updates)))
+        object.__setattr__(gibbs, "scan", scan)
+        object.__setattr__(gibbs, "weights", weights)
+        return gibbs
+
+
+def _as_tuple(names: str | Names) -> Names:
+    return (names,) if isinstance(names, str) else names
+
+
+def _check_block(names: object, update: object) -> None:
+    listed = (names,) if isinstance(names, str) else names
+    if not (isinstance(listed, tuple) and listed and all(isinstance(n, str) for n in listed)):
+        raise MethodError(f"A block is a name or a tuple of names, not {names!r}.")
+    if isinstance(update, Kernel):
+        if update.uses_batches or getattr(update, "ensemble", False):
+            raise MethodError(
+                f"{type(update).__name__} cannot update the block {names!r}: it works on "
+                "mini-batches or on an ensemble. Use a kernel of one chain on all the data, such "
+                "as wb.HMC() or wb.Slice()."
+            )
+    elif not callable(update):
+        raise MethodError(
+            f"The block {names!r} needs a function conditional(key, parameters, data) or a kernel "
+            f"such as wb.HMC(), not {update!r}."
+        )
+
+
+def _check_weights(weights: np.ndarray, num_blocks: int, scan: str) -> None:
+    if scan != "random":
+        raise MethodError('weights choose a block at random: use scan="random", or leave them out.')
+    if weights.shape != (num_blocks,) or not np.all((weights > 0) & np.isfinite(weights)):
+        raise MethodError(
+            f"weights must be {num_blocks} positive numbers, one for each block, not {weights}."
+        )
+
+
+def _check_cover(blocks: Mapping[str | Names, Any], model: Model) -> None:
+    named = {name for names in blocks for name in _as_tuple(names)}
+    unknown, missing = sorted(named - set(model.names)), sorted(set(model.names) - named)
+    if unknown:
+        raise MethodError(f"Blocks name {unknown}; the model has {list(model.names)}.")
+    if missing:
+        raise MethodError(
+            f"Parameters {missing} are in no block and would never move. Add a block for them, "
+            f"such as {missing[0]!r}: wb.Slice()."
+        )

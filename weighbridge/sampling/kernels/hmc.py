@@ -1,0 +1,143 @@
+"""Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.types import Array, LogDensity
+from weighbridge.sampling.kernels.parts.accept import metropolis_accept, standard_normal
+from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
+
+
+class HMCState(NamedTuple):
+    """Position, and the log density and its gradient there, or that of a guide."""
+
+    position: Array
+    log_density: Array
+    gradient: Array
+
+
+def evaluate(position: Array, target: LogDensity, guide: LogDensity | None = None) -> HMCState:
+    """The state at a position; with a guide the gradient is its."""
+    if guide is not None:
+        return HMCState(position, target(position), jax.grad(guide)(position))
+    log_density, gradient = jax.value_and_grad(target)(position)
+    return HMCState(position, log_density, gradient)
+
+
+class HMCInfo(NamedTuple):
+    """What one trajectory did.
+
+    Attributes:
+        acceptance: probability of taking its end.
+        accepted: whether it was taken.
+        energy: H of where the chain is now, with the momentum that led there.
+        energy_error: of the trajectory, H_end - H_start.
+        divergent: whether the energy went up without bound.
+    """
+
+    acceptance: Array
+    accepted: Array
+    energy: Array
+    energy_error: Array
+    divergent: Array
+
+
+# Beyond this many nats of energy error the trajectory is called divergent, as in Stan.
+DIVERGENCE = 1000.0
+
+
+@partial(
+    register_dataclass,
+    data_fields=["step_size", "num_leapfrog", "scale", "jitter"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class HMC:
+    r"""Follow Hamiltonian dynamics by leapfrog steps, then accept or reject.
+
+    .. math::
+        H(\theta, p) = -\log f(\theta) + \tfrac12 p^\top M^{-1} p, \qquad
+        a = \min(1, e^{H_{start} - H_{end}})
+
+    with M^-1 = S S^T; the momentum is kept as r = S^T p, which is standard normal.
+
+    Neal (2011), MCMC using Hamiltonian dynamics; Duane et al. (1987).
+
+    Args:
+        step_size: length of a leapfrog step.
+        num_leapfrog: how many of them make a trajectory.
+        scale: the square root S of the inverse mass: one number, one for each coordinate, or a
+            (Cholesky) matrix; a square root of the target's covariance is the best choice.
+        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to
+            1 + jitter, so that no trajectory's length stays a period of the target.
+    """
+
+    step_size: float | Array = 0.1
+    num_leapfrog: int | Array = 10
+    scale: float | Array = 1.0
+    jitter: float | Array = 0.0
+
+    uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = True
+    target_acceptance: ClassVar[float] = 0.8
+
+    def init(self, position: Array, target: LogDensity) -> HMCState:
+        """Evaluate the target and its gradient at the position."""
+        return evaluate(position, target)
+
+    def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, HMCInfo]:
+        """One trajectory and its accept test."""
+        uniform = jax.random.uniform(key, (state.position.shape[0] + 2,))
+        return self.step_with(uniform, state, target)
+
+    def step_with(
+        self,
+        uniform: Array,
+        state: HMCState,
+        target: LogDensity,
+        guide: LogDensity | None = None,
+    ) -> tuple[HMCState, HMCInfo]:
+        """The step that follows from uniform numbers, one for each coordinate and one more.
+
+        Who moves many particles draws for all of them at once, which compiles much faster than
+        a key for each. A further number draws the jitter; without it there is none. With a guide
+        the trajectory follows its gradient, and so does the state; the target is asked only in the
+        accept test, which is then as exact as ever: leapfrog steps keep volumes and can be undone
+        whatever the gradient is of (Neal 2011, section 5).
+        """
+        dimension = state.position.shape[0]
+        momentum = standard_normal(uniform[:dimension])
+        step_size = self.step_size
+        if uniform.shape[0] > dimension + 1:
+            step_size = step_size * (1 + self.jitter * (2 * uniform[dimension + 1] - 1))
+
+        def at(position: Array) -> HMCState:
+            if guide is None:
+                return evaluate(position, target)
+            return HMCState(position, state.log_density, jax.grad(guide)(position))
+
+        def move(_: int, carry: tuple[HMCState, Array]) -> tuple[HMCState, Array]:
+            return leapfrog(at, *carry, step_size, self.scale)
+
+        proposed, final = jax.lax.fori_loop(0, self.num_leapfrog, move, (state, momentum))
+        if guide is not None:
+            proposed = proposed._replace(log_density=target(proposed.position))
+        before = 0.5 * jnp.sum(momentum**2) - state.log_density
+        error = 0.5 * jnp.sum(final**2) - proposed.log_density - before
+        error = jnp.where(jnp.isnan(error), jnp.inf, error)
+        state, probability, accepted = metropolis_accept(
+            uniform[dimension], -error, proposed, state
+        )
+        energy = before + jnp.where(accepted, error, 0.0)
+        return state, HMCInfo(probability, accepted, energy, error, error > DIVERGENCE)
+
+    def rescale(self, variance: Array | float) -> HMC:
+        """The kernel for a target whose variances are this many times as large."""
+        return replace(self, step_size=self.step_size * jnp.sqrt(variance))

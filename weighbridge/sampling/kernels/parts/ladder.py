@@ -1,0 +1,90 @@
+"""Powers of the likelihood between the prior and the posterior, for moves that go up and down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.types import Array, Kernel, LogDensity
+
+# Each half of the one before, and the prior at the end.
+DEFAULT_POWERS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0)
+
+
+def check_ladder(kernel: Any, powers: tuple[float, ...]) -> None:
+    """Refuse powers that are no ladder, and kernels that cannot move on one."""
+    if not isinstance(powers, tuple) or len(powers) < 2:
+        raise MethodError(f"powers must be a tuple of two or more numbers, not {powers!r}.")
+    gaps = np.diff(powers)
+    if powers[0] != 1 or powers[-1] < 0 or not np.all(gaps < 0):
+        raise MethodError(
+            f"powers must fall from exactly 1 to 0 or more, not {powers}: the first is the target "
+            "itself, 0 the prior."
+        )
+    if getattr(kernel, "uses_batches", False) or getattr(kernel, "ensemble", False):
+        raise MethodError(
+            f"{type(kernel).__name__} cannot move at the powers of a ladder: tempering needs a "
+            "kernel with an accept test that moves one position, such as wb.HMC() or "
+            "wb.Metropolis()."
+        )
+
+
+class OnLadder:
+    """What kernels that move on a ladder by another kernel have in common."""
+
+    kernel: Kernel
+    powers: tuple[float, ...]
+
+    uses_batches: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_ladder(self.kernel, self.powers)
+
+    @property
+    def uses_gradient(self) -> bool:
+        """Whether the inner kernel does."""
+        return bool(getattr(self.kernel, "uses_gradient", False))
+
+
+def tempered(target: Any, power: Array | float) -> LogDensity:
+    """The target with its likelihood raised to a power; of a plain function all is raised."""
+    if hasattr(target, "tempered"):
+        return cast(LogDensity, target.tempered(power))
+    return cast(LogDensity, lambda position: power * target(position))
+
+
+def check_lowest(target: Any, powers: tuple[float, ...]) -> None:
+    """Refuse the power 0 of a plain function, which is flat and has no end."""
+    if powers[-1] == 0 and not hasattr(target, "tempered"):
+        raise MethodError(
+            "The power 0 of a plain function is flat, and cannot be sampled. Give powers that end "
+            "above 0, such as powers=(1.0, 0.3, 0.1), or a target with a prior."
+        )
+
+
+def log_likelihood(target: LogDensity, position: Array) -> Array:
+    """What the power multiplies: the derivative of the tempered log density by its power."""
+    density: Callable[[Array], Array] = lambda power: tempered(target, power)(position)  # noqa: E731
+    slope: Array = jax.jvp(density, (jnp.ones(()),), (jnp.ones(()),))[1]
+    return slope
+
+
+def widening(powers: tuple[float, ...]) -> np.ndarray:
+    """Log of the factor by which steps are longer at each power, before anything is learnt.
+
+    A Gaussian likelihood of power b is wider by 1 / sqrt(b); at the prior nobody knows.
+    """
+    floor = 0.5 * min(power for power in powers if power > 0)
+    return -0.5 * np.log(np.maximum(powers, floor))
+
+
+def tuned(kernel: Any, log_scale: Array, acceptance: Array, gain: Array) -> Array:
+    """Step sizes nearer to the acceptance that the kernel wants, if it wants one."""
+    wanted = getattr(kernel, "target_acceptance", None)
+    return log_scale if wanted is None else log_scale + gain * (acceptance - wanted)

@@ -1,0 +1,17 @@
+"""Scales of a move: one number, one for each coordinate, or a (Cholesky) matrix."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from weighbridge.core.types import Array
+
+
+def push(scale: float | Array, vector: Array) -> Array:
+    """S v: from a vector of standard spread to one with the spread of the scale."""
+    return jnp.asarray(scale) @ vector if jnp.ndim(scale) == 2 else scale * vector
+
+
+def pull(scale: float | Array, covector: Array) -> Array:
+    """S^T g: from a gradient to the one in coordinates of standard spread."""
+    return covector @ scale if jnp.ndim(scale) == 2 else scale * covector

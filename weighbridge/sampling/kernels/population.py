@@ -1,0 +1,193 @@
+"""Population Monte Carlo: importance sampling whose proposal learns from its draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.resampling import effective_sample_size, log_mean_exp, multinomial
+from weighbridge.core.types import Array, LogDensity
+from weighbridge.sampling.kernels.parts.accept import metropolis_accept, select
+from weighbridge.sampling.kernels.parts.mixture import (
+    Mixture,
+    Statistics,
+    draw_from,
+    fitted,
+    log_components,
+    num_squares,
+    spread_over,
+    statistics_of,
+)
+
+
+class PopulationState(NamedTuple):
+    """The walkers, their log density, the evidence they gave, the proposal, and steps made."""
+
+    position: Array
+    log_density: Array
+    log_evidence: Array
+    mixture: Mixture
+    statistics: Statistics
+    num_steps: Array
+
+
+class PopulationInfo(NamedTuple):
+    """How well the proposal fits.
+
+    Attributes:
+        acceptance: probability of taking the new population.
+        accepted: whether it was taken.
+        ess: effective draws of the new population, by their weights.
+        perplexity: exp(entropy of the weights) / walkers; 1 where proposal and target agree.
+        log_evidence: log of the mean weight of the new population.
+    """
+
+    acceptance: Array
+    accepted: Array
+    ess: Array
+    perplexity: Array
+    log_evidence: Array
+
+
+@partial(
+    register_dataclass,
+    data_fields=["defensive", "num_adapt"],
+    meta_fields=["num_components", "population", "degrees"],
+)
+@dataclass(frozen=True)
+class PopulationMonteCarlo:
+    r"""Draw walkers from a mixture, weigh them, fit the mixture to them, and resample.
+
+    .. math:: q(\theta) = \sum_d \alpha_d \, q_d(\theta), \quad w_i = f(\theta_i) / q(\theta_i),
+              \quad \rho_d = \alpha_d q_d / q, \quad
+              \alpha_d \leftarrow \sum_i \bar w_i \rho_d(\theta_i), \quad
+              \mu_d \leftarrow \sum_i \bar w_i \rho_d(\theta_i) \theta_i / \alpha_d
+
+    and the covariances likewise: the components' shares of a draw are their probabilities, not the
+    one that it came from. One component does not learn: a Student-t over the first walkers, which
+    should therefore be spread wider than the target; modes beyond their reach are not found.
+    Weights are flattened while they are uneven, so that a first poor fit does not collapse. After
+    ``num_adapt`` steps the mixture is fixed, and a new population of mean weight Z' is taken
+    instead of the last one with probability min(1, Z' / Z), by which every walker is exactly
+    distributed as the target. It fits a few modes in up to ten or so dimensions; the perplexity
+    says how well. Cappe, Douc, Guillin, Marin & Robert (2008), Statistics and Computing 18:447-459;
+    Koblents & Miguez (2015), ibid. 25:407-425; Andrieu, Doucet & Holenstein (2010), JRSS B
+    72:269-342, section 4.2.
+
+    Args:
+        num_components: Gaussians, or Student-t distributions, of the proposal.
+        population: number of walkers; by default enough for the components to learn from.
+        degrees: of freedom of the components; None for Gaussians.
+        defensive: share of the component that does not learn.
+        num_adapt: steps in which the mixture learns; at most those of the warm-up.
+
+    >>> import jax, jax.numpy as jnp
+    >>> kernel = PopulationMonteCarlo(num_components=2)
+    >>> walkers = 2 * jax.random.normal(jax.random.key(1), (kernel.num_walkers(1), 1))
+    >>> state = kernel.init(walkers, lambda u: -0.5 * jnp.sum(u**2))
+    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> state.position.shape, bool(0 < info.perplexity <= 1)
+    ((256, 1), True)
+    """
+
+    num_components: int = 8
+    population: int | None = None
+    degrees: int | None = None
+    defensive: float | Array = 0.1
+    num_adapt: int | Array = 100
+
+    uses_batches: ClassVar[bool] = False
+    uses_gradient: ClassVar[bool] = False
+    ensemble: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("num_components", "population", "degrees"):
+            value = getattr(self, name)
+            if value is None and name != "num_components":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+    def num_walkers(self, dimension: int) -> int:
+        """Twenty for each number of each component's mean, or the population that was asked for."""
+        return self.population or max(256, 20 * self.num_components * dimension)
+
+    def init(self, position: Array, target: LogDensity) -> PopulationState:
+        """Components on walkers that are far from each other, each as wide as all walkers."""
+        mixture = spread_over(position, self.num_components, self.defensive)
+        # Overwritten by those of the first population.
+        nothing = jax.tree_util.tree_map(
+            jnp.zeros_like, statistics_of(position, position[:, 0], mixture, self.degrees)
+        )
+        return PopulationState(
+            position=position,
+            log_density=_no_nan(jax.vmap(target)(position)),
+            # Below that of any population, so that the first is taken.
+            log_evidence=jnp.full((), np.finfo(position.dtype).min, position.dtype),
+            mixture=mixture,
+            statistics=nothing,
+            num_steps=jnp.zeros((), int),
+        )
+
+    def step(
+        self, key: Array, state: PopulationState, target: LogDensity
+    ) -> tuple[PopulationState, PopulationInfo]:
+        """One population: drawn, weighed, learnt from, resampled."""
+        num, dimension = state.position.shape
+        key_normal, key_uniform, key_resample = jax.random.split(key, 3)
+        normal = jax.random.normal(key_normal, (num, dimension + num_squares(self.degrees)))
+        uniform = jax.random.uniform(key_uniform, (num + 1,))
+        position = draw_from(state.mixture, normal, uniform[:-1], self.degrees)
+        log_density = _no_nan(jax.vmap(target)(position))
+        components, _ = log_components(position, state.mixture, self.degrees)
+        log_weight = log_density - logsumexp(components, axis=1)
+        log_evidence = log_mean_exp(log_weight)
+
+        chosen = multinomial(key_resample, log_weight)
+        adapting = state.num_steps < self.num_adapt
+        # A population of no weight at all is never taken.
+        log_ratio = jnp.where(adapting, jnp.inf, log_evidence - state.log_evidence)
+        log_ratio = jnp.where(jnp.isfinite(log_evidence), log_ratio, -jnp.inf)
+        proposed = (position[chosen], log_density[chosen], log_evidence)
+        current = (state.position, state.log_density, state.log_evidence)
+        taken, probability, accepted = metropolis_accept(uniform[-1], log_ratio, proposed, current)
+        adapts = adapting & jnp.isfinite(log_evidence)
+        gain = adapts * (1.0 + 0.1 * state.num_steps) ** -0.6
+        found = statistics_of(position, log_weight, state.mixture, self.degrees)
+        statistics = jax.tree_util.tree_map(
+            lambda old, new: old + gain * (new - old), state.statistics, found
+        )
+        draws = num / jnp.maximum(gain, 1 / num)
+        learnt = fitted(statistics, draws, state.mixture, self.defensive)
+        mixture = select(adapts, learnt, state.mixture)
+        info = PopulationInfo(
+            probability,
+            accepted,
+            effective_sample_size(log_weight),
+            _perplexity(log_weight),
+            log_evidence,
+        )
+        state = PopulationState(*taken, mixture, statistics, state.num_steps + 1)
+        return state, info
+
+    def rescale(self, variance: Array | float) -> PopulationMonteCarlo:
+        """The walkers carry the scale of the target."""
+        return self
+
+
+def _no_nan(log_density: Any) -> Array:
+    return jnp.where(jnp.isnan(log_density), -jnp.inf, log_density)
+
+
+def _perplexity(log_weight: Array) -> Array:
+    weight = jax.nn.softmax(log_weight)
+    entropy = -jnp.sum(jnp.where(weight > 0, weight * jnp.log(jnp.maximum(weight, 1e-300)), 0.0))
+    return jnp.exp(entropy) / log_weight.shape[0]

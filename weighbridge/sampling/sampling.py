@@ -1,0 +1,110 @@
+"""``wb.sample``: draws from a posterior by any kernel, chains in parallel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weighbridge.core.checks import check_count, check_seed
+from weighbridge.core.errors import MethodError
+from weighbridge.core.progress.chains import choose_chain_reporter
+from weighbridge.core.types import Kernel
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.sources.opening import open_source
+from weighbridge.models.gate import require_model
+from weighbridge.models.held import hold
+from weighbridge.models.model import Model
+from weighbridge.results.posterior import Posterior
+from weighbridge.sampling.chain import Warmup
+from weighbridge.sampling.chain_targets import prepare
+from weighbridge.sampling.kernels.nuts import NUTS
+from weighbridge.sampling.sampler import Sampler
+
+# Rows of a mini-batch, for kernels that take one at every step.
+BATCH_ROWS = 256
+
+
+def sample(
+    model: Model,
+    data: Any = None,
+    kernel: Kernel | None = None,
+    *,
+    num_samples: int = 1000,
+    num_warmup: int = 1000,
+    num_chains: int = 4,
+    seed: int = 0,
+    warmup: Warmup | None = None,
+    thin: int = 1,
+    initial: Any = None,
+    batch_size: int = BATCH_ROWS,
+    resume: Posterior | str | Path | None = None,
+    progress: bool | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: str | Path | None = None,
+) -> Posterior:
+    r"""Draw from the posterior p(theta | data), by several Markov chains.
+
+    Chains start at random within [-2, 2] of the unconstrained space. The warm-up is Stan's: step
+    size by dual averaging, metric in windows that double. Chains run in parallel, as many as
+    there are cores. Ctrl-C ends the run and gives back the draws so far; a second one ends it at
+    once.
+
+    Args:
+        model: a ``wb.Model``.
+        data: in any form that ``wb.evidence`` takes.
+        kernel: how to move, by default ``wb.NUTS()``. Kernels on mini-batches, such as
+            ``wb.SGHMC``, have step sizes for ONE observation.
+        num_samples: draws of each chain.
+        num_warmup: steps of its warm-up, which are not kept.
+        num_chains: of them; four or more for R-hat to mean something.
+        seed: the same seed gives the same numbers.
+        warmup: what is learned; see ``wb.Warmup``.
+        thin: keep one of so many steps.
+        initial: where to start: a mapping of parameters, chains along the first axis, or their
+            unconstrained positions, chains x coordinates (x walkers before the coordinates for an
+            ensemble).
+        batch_size: rows of a mini-batch, for kernels that use them.
+        resume: a posterior, or a file that its ``save`` wrote: go on where its chains stand,
+            without a warm-up.
+        progress: True or False; by default bars on a terminal or in a notebook, and
+            elsewhere, of a run that lasts for more than 10 s, a few lines on standard error.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them, or
+            "quarantine": append them to a file, with the reason.
+        quarantine: that file.
+
+    Returns:
+        Named draws with their statistics.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> posterior = wb.sample(wb.zoo.gaussian.model(), data, num_samples=500, num_warmup=300)
+    >>> posterior.samples["mu"].shape, posterior.warnings
+    ((4, 500), ())
+    >>> exact = data.sum() / 101  # prior N(0, 1), noise 1
+    >>> table = posterior.summary()
+    >>> bool(abs(table["mu", "mean"] - exact) < 5 * table["mu", "MCSE"])
+    True
+    """
+    check_seed(seed)
+    counts = {"num_samples": num_samples, "num_chains": num_chains, "thin": thin}
+    for name, value in {**counts, "batch_size": batch_size}.items():
+        check_count(name, value, 1)
+    check_count("num_warmup", num_warmup, 0)
+    chosen = NUTS() if kernel is None else kernel
+    if not isinstance(chosen, Kernel):
+        raise MethodError(f"kernel must be a kernel such as wb.NUTS(), not {chosen!r}.")
+    require_model(model)
+    posterior = Posterior.load(resume) if isinstance(resume, str | Path) else resume
+    source = None if data is None else open_source(data, on_bad_row=on_bad_row)
+    rows = hold(model, source, "wb.sample", on_bad_row, quarantine)
+    left_out = () if source is None else tuple(source.ignored_columns)
+    prepared = prepare(model, rows, chosen, batch_size)
+    reporter = choose_chain_reporter(progress)
+    sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
+    if posterior is not None:
+        drawn = sampler.resume(posterior, num_samples)
+        left_out = tuple(dict.fromkeys((*posterior.columns_left_out, *left_out)))
+    else:
+        drawn = sampler.run(num_samples, num_warmup, initial)
+    return replace(drawn, columns_left_out=left_out)

@@ -1,0 +1,1 @@
+"""What a warm-up learns: the step size, the metric, and when."""

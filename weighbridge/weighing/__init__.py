@@ -1,0 +1,1 @@
+"""The evidence of one model, the comparison of several, and both online."""

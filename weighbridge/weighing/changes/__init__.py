@@ -1,0 +1,1 @@
+"""Changes of a stream: found by a test, followed by segments."""

@@ -1,0 +1,248 @@
+"""What a model's particles make of rows that arrive, and of those before: signs of a change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy import special
+
+from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.errors import CheckpointError
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.resampling import systematic_indices
+from weighbridge.core.types import Array, PyTree
+from weighbridge.data.cutting import join, pad, split
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.sequential import row_log_likelihoods
+from weighbridge.models.model import Model
+from weighbridge.models.row_likelihood import split_weight
+from weighbridge.weighing.changes.permutation import Signs, compare_rows
+from weighbridge.weighing.changes.settings import Change, Changes
+
+# Rows that are scored at once; chunks of any size are padded to blocks of it.
+BLOCK_ROWS = 256
+# Particles that score, drawn by their weights: more would cost more and tell the same.
+NUM_DRAWS = 256
+# Directions of the posterior in which rows may pull, the widest first, and the least share of
+# variance that one must have of the widest: rows say nothing about the others.
+MOST_DIRECTIONS, LEAST_SHARE = 32, 0.01
+# Beyond this share of a row's own pull in a posterior no correction for it is to be believed.
+LARGEST_LEVERAGE = 0.3
+# A row that a particle excludes counts as one that is this much less likely (nats) than for the
+# particle that likes it best; one that all exclude has the last log-likelihood.
+EXCLUDED, IMPOSSIBLE = 50.0, -1e6
+# Rows of a reference for each dimension of the model, so that its fit to them does not matter.
+ROWS_PER_DIMENSION = 10
+# Chunks whose annealing steps are remembered.
+REMEMBERED = 50
+
+
+class Judge(NamedTuple):
+    """Who tests a chunk: a model, and its particles, fitted to the rows before.
+
+    Attributes:
+        model: with a log-likelihood of rows.
+        cloud: the particles.
+        half_life: observations after which they forget half, if they do.
+        counts_rows: whether the column ``weight`` of the rows tells how often each counts.
+    """
+
+    model: Model
+    cloud: Cloud
+    half_life: float | None = None
+    counts_rows: bool = False
+
+
+class Detector:
+    """Rows since the last change, and the test of a chunk against them.
+
+    Args:
+        changes: the settings.
+        seed: of the permutations.
+    """
+
+    def __init__(self, changes: Changes, seed: int) -> None:
+        self.changes, self.seed = changes, seed
+        self.num_chunks = 0
+        self.steps: list[float] = []
+        self.kept: list[np.ndarray] = []  # the leaves, then the weights
+
+    @property
+    def num_kept(self) -> int:
+        """Rows that the next chunk is compared with."""
+        return len(self.kept[-1]) if self.kept else 0
+
+    def examine(
+        self, judge: Judge, values: PyTree, weight: np.ndarray, first_row: int
+    ) -> Change | None:
+        """Test a chunk that is about to be absorbed; nothing is kept of it yet.
+
+        Args:
+            judge: a model with its particles.
+            values: the rows of the chunk.
+            weight: how often each counts.
+            first_row: number of the first of them.
+        """
+        model, cloud, half_life, counts_rows = judge
+        fewest = max(self.changes.min_rows, ROWS_PER_DIMENSION * model.dimension)
+        if self.num_kept < min(fewest, self.changes.window):
+            return None
+        *leaves, kept_weight = self.kept
+        kept = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(values), leaves)
+        rows = join([kept, values])
+        weight = np.concatenate([kept_weight, weight])
+        if counts_rows:
+            rows, weight = split_weight(rows, counts_rows)
+        old, new = slice(len(kept_weight)), slice(len(kept_weight), None)
+        counted = np.concatenate([_fade(weight[old], half_life), np.zeros(len(weight[new]))])
+        score, pull = signs_of(model, cloud, rows, counted)
+        permutations = random_numbers(self.seed, Stream.CHANGES, 0, 0, self.num_chunks)
+        rate = self.changes.false_alarm_rate
+        verdict = compare_rows(
+            Signs(score[old], pull[old], weight[old]),
+            Signs(score[new], pull[new], weight[new]),
+            permutations,
+            rate,
+        )
+        if verdict.p_value > rate:
+            return None
+        return Change(
+            row=first_row + verdict.first,
+            p_value=verdict.p_value,
+            score=verdict.score,
+            seen_in=verdict.seen_in,
+            chunk_start=first_row,
+            chunk_end=first_row + num_rows(values),
+        )
+
+    def keep(self, values: PyTree, weight: np.ndarray, steps: float, change: Change | None) -> None:
+        """Take a chunk that was absorbed into the reference, or begin a new one at its change."""
+        columns = [*jax.tree_util.tree_leaves(values), weight]
+        if change is not None:
+            first = change.row - change.chunk_start
+            self.kept = [column[first:].copy() for column in columns]
+            self.steps = []
+        else:
+            before = self.kept or [column[:0] for column in columns]
+            start = -self.changes.window
+            self.kept = [np.concatenate(pair)[start:] for pair in zip(before, columns, strict=True)]
+            self.steps = [*self.steps, steps][-REMEMBERED:]
+        self.num_chunks += 1
+
+    def compared(self, change: Change, steps: float) -> Change:
+        """The change, with the annealing steps of its chunk relative to those before."""
+        usual = float(np.median(self.steps)) if self.steps else 0.0
+        return replace(change, annealing_steps=steps / usual) if usual > 0 else change
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues."""
+        arrays = {f"reference/{i}": column for i, column in enumerate(self.kept)}
+        return arrays, {
+            "changes": repr(self.changes),
+            "num_chunks": self.num_chunks,
+            "steps": list(self.steps),
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        if plain["changes"] != repr(self.changes):
+            raise CheckpointError(
+                f"The run was saved with changes={plain['changes']}, not {self.changes!r}. Load it "
+                "with those."
+            )
+        count = sum(name.startswith("reference/") for name in arrays)
+        self.kept = [np.array(arrays[f"reference/{i}"]) for i in range(count)]
+        lengths = {len(column) for column in self.kept}
+        if len(lengths) > 1 or max(lengths, default=0) > self.changes.window:
+            raise ValueError(f"the rows since the last change have the lengths {lengths}")
+        stored = {re.sub("rows/(store_)?", "", name): column for name, column in arrays.items()}
+        for number, column in enumerate(self.kept):
+            twin = stored.get(str(number), column)
+            if (twin.shape[1:], twin.dtype) != (column.shape[1:], column.dtype):
+                raise ValueError(f"column {number} of the rows since the last change is another")
+        self.num_chunks = int(plain["num_chunks"])
+        self.steps = [float(steps) for steps in plain["steps"]]
+
+
+def _fade(weight: np.ndarray, half_life: float | None) -> np.ndarray:
+    """How much each row of the past counts in the posterior, the last ones most."""
+    if half_life is None:
+        return np.ones(len(weight))
+    return np.asarray(0.5 ** (np.cumsum(weight[::-1])[::-1] / half_life))
+
+
+@double_precision
+def signs_of(
+    model: Model, cloud: Cloud, values: PyTree, counted: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Log predictive density of rows, and where each would pull the posterior.
+
+    With the log-likelihood :math:`l_{ij}` of row i at particle j, and :math:`c_i` the share of the
+    row that the particles have seen already (1 for one that they were fitted to, 0 for a new one),
+
+    .. math:: s_i = \log \sum_j w_j e^{(1 - c_i) l_{ij}} - \log \sum_j w_j e^{-c_i l_{ij}},
+              \qquad v_{ij} = l_{ij} - \sum_k w_k l_{ik}
+
+    A row that was seen is so predicted from the others (Gelfand, Dey & Chang 1992, Bayesian
+    Statistics 4:147-167), and the optimism of a fit cancels to first order. The pull is v in the
+    directions in which it varies most, at most as many as the model has dimensions, each with
+    variance 1: to first order it is the gradient of the row's log-likelihood, whitened, and the
+    squared length of a chunk's sum is Rao's score test of a change of the parameters. Rows that
+    were seen have drawn the posterior towards them, and their v is divided by 1 - h, with h the
+    mean variance of v over particles, their leverage.
+
+    Args:
+        model: with a log-likelihood of rows.
+        cloud: its particles, whose weights hold the evidence of their islands.
+        values: the rows.
+        counted: c, one for each.
+
+    Returns:
+        Scores [rows] and pulls [rows, directions].
+    """
+    log_weight = np.nan_to_num(np.asarray(cloud.log_weight).reshape(-1), nan=-np.inf)
+    chosen = systematic_indices(0.5, log_weight, min(NUM_DRAWS, len(log_weight)))
+    positions = np.asarray(cloud.position).reshape(len(log_weight), -1)[chosen]
+    blocks = []
+    for block in split(values, BLOCK_ROWS):
+        size = num_rows(block)
+        padded, _ = pad(block, np.ones(size), BLOCK_ROWS)
+        blocks.append(np.asarray(_block_values(model, positions, padded))[:, :size].T)
+    found = np.maximum(np.nan_to_num(np.concatenate(blocks), nan=-np.inf), IMPOSSIBLE)
+    found = np.maximum(found, found.max(axis=1, keepdims=True) - EXCLUDED)
+    seen = counted[:, None]
+    score = special.logsumexp((1.0 - seen) * found, axis=1) - special.logsumexp(
+        -seen * found, axis=1
+    )
+    pull = found - found.mean(axis=1, keepdims=True)
+    leverage = _leverage(pull, counted)
+    return score, _whitened(pull / (1.0 - leverage * seen), model.dimension)
+
+
+def _leverage(pull: np.ndarray, counted: np.ndarray) -> float:
+    """Share of a row in its own prediction, on average over those that were seen."""
+    if not counted.any():
+        return 0.0
+    variance = float(np.average(np.mean(pull**2, axis=1), weights=counted))
+    # In the sample a row's variance is smaller by its leverage once more.
+    return min(variance / max(1.0 - variance, 0.5), LARGEST_LEVERAGE)
+
+
+def _whitened(pull: np.ndarray, dimension: int) -> np.ndarray:
+    """The directions in which rows differ most, with variance 1 in each."""
+    centred = pull - pull.mean(axis=0)
+    variance, vectors = np.linalg.eigh(centred.T @ centred / len(pull))
+    used = np.argsort(variance)[::-1][: min(dimension, MOST_DIRECTIONS)]
+    used = used[variance[used] > LEAST_SHARE * max(variance[-1], np.finfo(float).tiny)]
+    return np.asarray(centred @ vectors[:, used] / np.sqrt(variance[used]))
+
+
+@jit
+def _block_values(model: Model, positions: Array, values: PyTree) -> Array:
+    return row_log_likelihoods(model, positions[None], values)[0]

@@ -1,0 +1,226 @@
+"""A run that may begin anew from the prior, and adds up the evidence of its segments."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from weighbridge.core.rollback import restored_on_error
+from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.sequential import Kept, SequentialMethod, SequentialRun
+from weighbridge.estimators.sgais.streamed import LONGEST_PATH, shortened
+from weighbridge.models.model import Model
+from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.weighing.changes.detection import Judge
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What is left of the segments of a stream before the last restart.
+
+    Attributes:
+        num_rows: their rows.
+        num_observations: the same, repeated rows counted.
+        path_log_evidence: log evidence by their paths, added up.
+        path_error: its standard error, in quadrature.
+        log_evidence: the same as their results stated it.
+        std_error: its standard error.
+        flags: names of all reasons for caution.
+    """
+
+    num_rows: int = 0
+    num_observations: float = 0.0
+    path_log_evidence: float = 0.0
+    path_error: float = 0.0
+    log_evidence: float = 0.0
+    std_error: float = 0.0
+    flags: list[str] = field(default_factory=list)
+
+
+class SegmentedRun:
+    r"""A sequential run in segments, each from the prior.
+
+    The log evidence is the sum over segments, errors in quadrature:
+
+    .. math:: \log Z = \sum_s \log \int p(y_{\text{segment } s} | \theta) p(\theta) d\theta
+
+    Args:
+        method: that takes rows as they come.
+        model: with a log-likelihood of rows.
+        seed: of the first segment; others draw other random numbers.
+        first_island: of the run.
+
+    Attributes:
+        restarts: rows at which it began anew.
+        competes: whether that it did is what it stands for, with prior odds of its own, and no
+            reason for caution.
+    """
+
+    def __init__(
+        self, method: SequentialMethod, model: Model, seed: int, first_island: int = 0
+    ) -> None:
+        self.method, self.model = method, model
+        self.seed, self.first_island = seed, first_island
+        self.restarts: list[int] = []
+        self.competes = False
+        self.closed = Closed()
+        self.closed_path: list[tuple[float, ...]] = []
+        self.run = self._begin(0)
+
+    def _begin(self, number: int) -> SequentialRun:
+        """A run from the prior, with random numbers of its own."""
+        seed = self.seed
+        if number:
+            drawn = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
+            seed = int(drawn[0] >> np.uint64(1))
+        return self.method.start(self.model, seed=seed, first_island=self.first_island)
+
+    @property
+    def path(self) -> list[tuple[float, ...]]:
+        """What was known after each piece of the rows, over all segments."""
+        if not self.restarts:
+            return self.run.path
+        return self.closed_path + [self._onwards(point) for point in self.run.path]
+
+    def _onwards(self, point: tuple[float, ...]) -> tuple[float, ...]:
+        """A point of the segment under way as one of the whole stream."""
+        seen, log_evidence, error, *rest = point
+        closed = self.closed
+        return (
+            closed.num_observations + seen,
+            closed.path_log_evidence + log_evidence,
+            math.hypot(closed.path_error, error),
+            *rest,
+        )
+
+    @property
+    def num_observations(self) -> float:
+        """Rows seen in all segments, repeated rows counted."""
+        return self.closed.num_observations + self.run.num_observations
+
+    @property
+    def num_rows(self) -> int:
+        """Rows seen in all segments, whatever they count."""
+        return self.closed.num_rows + self.run.num_rows
+
+    def particles(self) -> Cloud:
+        """The particles of the segment under way."""
+        return self.run.particles()
+
+    def fork(self) -> SegmentedRun:
+        """A run in the same place that goes its own way."""
+        twin = SegmentedRun(self.method, self.model, self.seed, self.first_island)
+        arrays, plain = SegmentedRun.state(self)
+        twin.restore({name: np.array(array) for name, array in arrays.items()}, plain)
+        return twin
+
+    def judge(self) -> Judge:
+        """The model with the particles of the segment under way, to test a chunk by."""
+        return Judge(self.model, self.particles(), getattr(self.method, "half_life", None))
+
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in one chunk; on an error nothing has changed."""
+        self.run.absorb(values, weight)
+
+    def restart(self, values: PyTree, weight: np.ndarray, first: int) -> None:
+        """Bring in a chunk of which the rows from this one on belong to a new segment.
+
+        Those before it go to the run so far, which ends there. On an error nothing has changed.
+        """
+        row = self.num_rows + first
+        fresh = self._begin(len(self.restarts) + 1)
+        # The fresh run first: if that fails, nothing has happened to the other.
+        fresh.absorb(*_part(values, weight, slice(first, None)))
+        if first:
+            self.run.absorb(*_part(values, weight, slice(first)))
+        path, closed = self.path, self._close()
+        self.closed_path = shortened(path) if len(path) > LONGEST_PATH else list(path)
+        self.closed, self.run = closed, fresh
+        self.restarts.append(row)
+
+    def _close(self) -> Closed:
+        """The segments so far, with the one under way."""
+        found, closed = self.run.result(0.0, {}), self.closed
+        _, path_log_evidence, path_error, *_ = self.run.path[-1]
+        if Status.PATH_LOST in found.flags:
+            path_log_evidence, path_error = found.log_evidence, found.std_error
+        flags = (*closed.flags, *(flag.name for flag in found.flags))
+        return Closed(
+            self.num_rows,
+            self.num_observations,
+            closed.path_log_evidence + path_log_evidence,
+            math.hypot(closed.path_error, path_error),
+            closed.log_evidence + found.log_evidence,
+            math.hypot(closed.std_error, found.std_error),
+            list(dict.fromkeys(flags)),
+        )
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the run is as before."""
+        with restored_on_error(self), self.run.undoable():
+            yield
+
+    def kept(self) -> Kept | None:
+        """All rows seen or a uniform sample of them; not those before a restart."""
+        return None if self.restarts else self.run.kept()
+
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        return self._with_earlier(self.run.flags())
+
+    def _with_earlier(self, flags: tuple[Status, ...]) -> tuple[Status, ...]:
+        """The flags of the segment under way and of those before."""
+        if not self.restarts:
+            return flags
+        earlier = tuple(Status[name] for name in self.closed.flags)
+        caution = () if self.competes else (Status.RESTARTED,)
+        return tuple(dict.fromkeys((*flags, *earlier, *caution)))
+
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence of all segments; the posterior is that of the last."""
+        found = self.run.result(elapsed, extra)
+        if not self.restarts:
+            return found
+        closed = self.closed
+        return replace(
+            found,
+            log_evidence=closed.log_evidence + found.log_evidence,
+            std_error=math.hypot(closed.std_error, found.std_error),
+            num_observations=round(self.num_observations),
+            trace=Trace(**dict(zip(found.trace, np.array(self.path).T))),
+            diagnostics=found.diagnostics | {"restarts": list(self.restarts)},
+            flags=self._with_earlier(found.flags),
+        )
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues bit for bit."""
+        arrays, plain = self.run.state()
+        if self.restarts:
+            arrays["closed_path"] = np.array(self.closed_path, float)
+        return arrays, {
+            "run": plain,
+            "restarts": list(self.restarts),
+            "closed": asdict(self.closed),
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        self.restarts = [int(row) for row in plain["restarts"]]
+        saved = plain["closed"]
+        self.closed = Closed(**saved | {"flags": [Status[name].name for name in saved["flags"]]})
+        self.run = self._begin(len(self.restarts))
+        self.run.restore(arrays, plain["run"])
+        self.closed_path = [tuple(map(float, row)) for row in arrays.get("closed_path", ())]
+
+
+def _part(values: PyTree, weight: np.ndarray, rows: slice) -> tuple[PyTree, np.ndarray]:
+    return jax.tree_util.tree_map(lambda leaf: leaf[rows], values), weight[rows]

@@ -1,0 +1,242 @@
+"""``wb.compare``: from the results of models, or from the models and the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple, cast
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.interrupts import interruptible
+from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.rounds import Reporter, choose_reporter
+from weighbridge.core.status import Status
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.estimators.methods import Method, choose
+from weighbridge.models.gate import QuarantineFile, refuse_pymc
+from weighbridge.models.model import Model
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.comparison import Comparison
+from weighbridge.weighing.competitor import Competitor, as_it_is
+from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
+from weighbridge.weighing.rounds import Limits
+from weighbridge.weighing.weighing import open_common, weigh_together
+
+
+class BadRows(NamedTuple):
+    """What becomes of rows that a model cannot use, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: QuarantineFile | None
+
+
+def compare(
+    models: Mapping[str, Evidence] | Mapping[str, Model],
+    data: Any = None,
+    method: str | Method = "auto",
+    *,
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: bool | Reporter | None = None,
+    same_data: bool = True,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> Comparison:
+    r"""Weigh models against each other, from their results or from the data.
+
+    .. math:: P(m | y) = Z_m \pi_m / \sum_k Z_k \pi_k
+
+    Args:
+        models: the evidence of each model, all on the same observations; or the models themselves,
+            which are then weighed on the data, in one pass.
+        data: for models: as ``wb.evidence`` takes it.
+        method: for models: a method object, or its name for the defaults.
+        prior_odds: prior weight of each model; equal by default.
+        seed: the same seed gives the same numbers.
+        tolerance: for models: standard error (nats) of each log evidence to reach.
+        time_limit: for models: seconds after which no more islands are added, all models together.
+        progress: for models: True or False, or a reporter; by default a bar on a terminal or in a
+            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
+        same_data: for results: those that were made on different data are refused, which have
+            other numbers of observations, or other rows in columns of the same name and shape (in
+            whatever order). False compares them all the same, and says so in ``remarks``.
+        on_bad_row: for models: what to do with rows that one of them cannot use: "raise", "skip"
+            them for all models and count them, or "quarantine": count them and append them to a
+            file, with the reason.
+        quarantine: that file.
+
+    Ctrl-C gives back what there is of every model, with ``Status.INTERRUPTED`` where that is not
+    all; a second one ends it at once. Models that are at different rows or powers by then, or of
+    which there is nothing (``left_out``), get no factors and no probabilities.
+
+    Returns:
+        The comparison; its ``results`` holds the evidence of each model.
+
+    >>> import numpy as np
+    >>> from weighbridge.results.evidence_result import Trace
+    >>> def fake(z, se): return Evidence(z, se, 100, "sgais", Trace(), {}, np.zeros(1))
+    >>> table = compare({"a": fake(-10.0, 0.1), "b": fake(-13.0, 0.1)})
+    >>> round(table.probabilities["a"], 4), round(table.log_bayes_factors["b"], 2)
+    (0.9526, -3.0)
+
+    From models and data:
+
+    >>> import weighbridge as wb
+    >>> near, far = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
+    >>> data = wb.zoo.gaussian.simulate(50, mean=2.0, seed=1)
+    >>> table = compare({"near": near, "far": far}, data, "smc", tolerance=0.2)
+    >>> table.best, table.results["far"].std_error <= 0.2
+    ('near', True)
+    """
+    if not isinstance(models, Mapping):
+        raise MethodError(
+            "compare needs a mapping from names to results or models, as in "
+            f"compare({{'linear': ...}}), not {type(models).__name__}."
+        )
+    if len(models) < 2:
+        raise MethodError("compare needs two models or more, or their results.")
+    remarks: list[str] = []
+    if any(isinstance(model, Model) for model in models.values()):
+        (chosen, told), limits = choose(method, models.values()), Limits(tolerance, time_limit)
+        limits.check(chosen)
+        check_prior_odds(list(models), prior_odds)
+        bad_rows = BadRows(on_bad_row, quarantine)
+        weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
+        results = {n: replace(r, diagnostics=r.diagnostics | told) for n, r in weighed.items()}
+    else:
+        results = _check_results(models)
+        remarks = _different_data(results)
+        if remarks and same_data:
+            raise MethodError(
+                f"{remarks[0]} Evidences of different data cannot be compared: run the models on "
+                "the same data. Where only features differ, give columns that differ names that "
+                "differ, or pass same_data=False."
+            )
+        given = (data, tolerance, time_limit, quarantine)
+        if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
+            raise MethodError(
+                "data, method, tolerance, time_limit, on_bad_row and quarantine are for models; "
+                "these are results. Leave them out, or give the models instead."
+            )
+    missing = tuple(name for name in models if name not in results)
+    if prior_odds is not None:
+        prior_odds = {name: odds for name, odds in prior_odds.items() if name not in missing}
+    return compare_results(results, prior_odds, seed, missing, remarks)
+
+
+def _weigh(
+    models: Mapping[str, Any],
+    data: Any,
+    method: Method,
+    seed: int,
+    limits: Limits,
+    progress: bool | Reporter | None,
+    bad_rows: BadRows,
+) -> dict[str, Evidence]:
+    for name, model in models.items():
+        refuse_pymc(model)
+        if not isinstance(model, Model):
+            raise MethodError(
+                f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
+                "only models, or only results."
+            )
+    reporter = choose_reporter(progress)
+    with interruptible(partial(announce, reporter, at_once=True)):
+        return weigh_together(
+            {name: Competitor(model, as_it_is) for name, model in models.items()},
+            open_common(models, data, method, bad_rows.on_bad_row),
+            method,
+            seed=seed,
+            limits=limits,
+            on_bad_row=bad_rows.on_bad_row,
+            quarantine=bad_rows.quarantine,
+            reporter=reporter,
+        )
+
+
+def _hint(one: Fingerprint, other: Fingerprint) -> str:
+    """What a user may know and nobody else: that these are other features of the same rows."""
+    alike = one.same_beside_features(other)
+    if not alike or alike == sorted(one.columns.keys() & other.columns.keys()):
+        return ""
+    return f" The same are {', '.join(alike)}: what differs may be other features of the same rows."
+
+
+def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
+    for name, result in results.items():
+        refuse_pymc(result)
+        if not isinstance(result, Evidence):
+            raise MethodError(
+                f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "
+                "give wb.Models and data."
+            )
+    return cast(dict[str, Evidence], dict(results))
+
+
+def compare_results(
+    results: dict[str, Evidence],
+    prior_odds: Mapping[str, float] | None = None,
+    seed: int = 0,
+    missing: tuple[str, ...] = (),
+    remarks: Sequence[str] = (),
+) -> Comparison:
+    """Compare the evidence of models on the same observations.
+
+    Args:
+        results: of each model.
+        prior_odds: prior weight of each model; equal by default.
+        seed: of the draws behind the errors of probabilities.
+        missing: models that an interrupted run has nothing of.
+        remarks: what else a user should know.
+    """
+    sizes = {result.num_observations for result in results.values()}
+    is_interrupted = any(Status.INTERRUPTED in result.flags for result in results.values())
+    if len(sizes) > 1 and not is_interrupted and not remarks:
+        raise MethodError(_different_data(results)[0] + " Run them on the same data.")
+    log_evidences = {name: float(result.log_evidence) for name, result in results.items()}
+    std_errors = {name: float(result.std_error) for name, result in results.items()}
+    probabilities, errors = model_probabilities(log_evidences, std_errors, prior_odds, seed)
+    best = max(log_evidences.values())
+    powers = [result.diagnostics.get("power_reached", 1.0) for result in results.values()]
+    if missing or (is_interrupted and len(sizes) > 1) or min(powers) < 1:
+        best = math.nan
+        probabilities = errors = dict.fromkeys(results, math.nan)
+    return Comparison(
+        log_evidences=log_evidences,
+        std_errors=std_errors,
+        log_bayes_factors={name: value - best for name, value in log_evidences.items()},
+        probabilities=probabilities,
+        probability_errors=errors,
+        num_observations=min(sizes),
+        rows_skipped=max(result.rows_skipped for result in results.values()),
+        rows_quarantined=max(result.rows_quarantined for result in results.values()),
+        flags={name: result.flags for name, result in results.items()},
+        results=results,
+        remarks=tuple(remarks),
+        left_out=missing,
+    )
+
+
+def _different_data(results: Mapping[str, Evidence]) -> list[str]:
+    """What speaks against the results being of the same data."""
+    if any(Status.INTERRUPTED in result.flags for result in results.values()):
+        return []  # those that are at other rows get no factors
+    sizes = {name: result.num_observations for name, result in results.items()}
+    if len(set(sizes.values())) > 1:
+        return [f"The models were weighed on different numbers of observations ({sizes})."]
+    known = {name: r.fingerprint for name, r in results.items() if r.fingerprint is not None}
+    found = []
+    for one, other in combinations(known, 2):
+        if told := known[one].differences(known[other]):
+            found.append(
+                f"{one!r} and {other!r} were weighed on different data: "
+                f"{' and '.join(told[:3])} {'differs' if len(told) == 1 else 'differ'}."
+                + _hint(known[one], known[other])
+            )
+    return found

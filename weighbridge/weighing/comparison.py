@@ -1,0 +1,310 @@
+"""Models weighed against each other, as a table: Bayes factors and probabilities, with errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.pickling import travels
+from weighbridge.core.status import Status
+from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
+from weighbridge.core.tables.notebook import Page, Shown
+from weighbridge.core.tables.table import Table
+from weighbridge.plots.models import plot_comparison
+from weighbridge.results.evidence_result import SMALL_ERROR, Evidence, caution_of, counted, left_out
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weighbridge.plots.surface import Surface
+
+UNDECIDED = "undecided (error too large)"
+# Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
+JEFFREYS = (
+    (0.5 * math.log(10), "barely worth mentioning"),
+    (math.log(10), "substantial"),
+    (1.5 * math.log(10), "strong"),
+    (2 * math.log(10), "very strong"),
+)
+
+
+@travels()
+@dataclass(frozen=True)
+class Comparison(Tabular, Shown):
+    """Models ranked by their evidence; print it, or read its mappings by model name.
+
+    Attributes:
+        log_evidences: log evidence of each model.
+        std_errors: their standard errors; NaN where unknown.
+        log_bayes_factors: log Bayes factor of each model against the best.
+        probabilities: posterior probability of each model.
+        probability_errors: standard deviation of that probability under the errors of the log
+            evidences; NaN where one of them is unknown.
+        num_observations: rows that every model was weighed on.
+        rows_skipped: bad rows that were left out.
+        rows_quarantined: bad rows that went to a file.
+        flags: reasons for caution of each model; empty where there is none.
+        results: the evidence of each model, with its posterior and its path.
+        remarks: what else a user should know, such as that the data differ.
+        left_out: models of which an interrupted run had nothing yet.
+
+    Where an interrupted run left models out, or has their evidences at different rows or powers,
+    these cannot be held against each other: factors and probabilities are NaN, and no model is
+    the best.
+    """
+
+    log_evidences: dict[str, float]
+    std_errors: dict[str, float]
+    log_bayes_factors: dict[str, float]
+    probabilities: dict[str, float]
+    probability_errors: dict[str, float]
+    num_observations: int
+    rows_skipped: int = 0
+    rows_quarantined: int = 0
+    flags: dict[str, tuple[Status, ...]] = field(default_factory=dict)
+    results: dict[str, Evidence] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all models can be held against each other; not after some interruptions."""
+        factors = self.log_bayes_factors
+        return not any(
+            math.isnan(factors[name]) and math.isfinite(value)
+            for name, value in self.log_evidences.items()
+        )
+
+    @property
+    def best(self) -> str:
+        """Name of the model with the largest evidence."""
+        self.require_complete()
+        return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    @property
+    def ranking(self) -> list[str]:
+        """Names of the models, the largest evidence first; last those that have none yet."""
+        powers = self._powers()
+
+        def height(name: str) -> tuple[bool, float]:
+            return powers.get(name, 1.0) >= 1, self.log_evidences[name]
+
+        return sorted(self.log_evidences, key=height, reverse=True)
+
+    def _powers(self) -> dict[str, float]:
+        """How far the path of each model has come; 1 is its end."""
+        return {n: r.diagnostics.get("power_reached", 1.0) for n, r in self.results.items()}
+
+    @property
+    def columns_left_out(self) -> list[str]:
+        """Columns of the data that do not hold numbers, which no model read."""
+        names = [name for result in self.results.values() for name in result.columns_left_out]
+        return list(dict.fromkeys(names))
+
+    def bayes_factor_error(self, name: str) -> float:
+        """Standard error of a model's log Bayes factor against the best."""
+        if not self.is_complete:
+            return math.nan
+        return (
+            0.0
+            if name == self.best
+            else math.hypot(self.std_errors[name], self.std_errors[self.best])
+        )
+
+    def _table(self) -> Table:
+        columns = (
+            "log evidence",
+            "+-",
+            "log Bayes factor",
+            "+-",
+            "probability",
+            "+-",
+            "against it",
+        )
+        flagged = any(self.flags.values())
+        rows = {}
+        for name in self.ranking:
+            rows[name] = (
+                f"{self.log_evidences[name]:.2f}",
+                _error(self.std_errors[name]),
+                f"{self.log_bayes_factors[name]:.2f}" if self.is_complete else "unknown",
+                _error(self.bayes_factor_error(name)),
+                _small(self.probabilities[name]),
+                _small(self.probability_errors[name]),
+                self._against(name),
+                *([_gravest(self.flags.get(name, ()))] if flagged else []),
+            )
+        return Table((*columns, "caution") if flagged else columns, rows)
+
+    @property
+    def caution(self) -> str:
+        """Which models' evidences are flagged, in a few words; empty if none is.
+
+        A probability is worth no more than the evidences behind it: those of all models.
+        """
+        flagged = [name for name in self.ranking if self.flags.get(name)]
+        if not flagged:
+            return ""
+        return f"caution: factors and probabilities rest on flagged evidences: {', '.join(flagged)}"
+
+    def _about_rows(self) -> str:
+        if not self.num_observations:  # a total log-likelihood has none that could be counted
+            return ""
+        return counted(self.num_observations) + left_out(self.rows_skipped, self.rows_quarantined)
+
+    def _cautions(self) -> list[str]:
+        found = [self.caution] if self.caution else []
+        if not self.is_complete:
+            found.append("interrupted: these models cannot be held against each other yet")
+        found += [
+            f"{name}: the number is that at power {power:.3g}, not the log evidence"
+            for name, power in self._powers().items()
+            if power < 1
+        ]
+        if self.left_out:
+            found.append(f"left out, as there was nothing of them: {', '.join(self.left_out)}")
+        for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
+            names = [name for name in self.ranking if flag in self.flags.get(name, ())]
+            found.append(f"{', '.join(names)}: {flag}")
+        of_results = (remark for result in self.results.values() for remark in result.remarks)
+        return [*found, *dict.fromkeys([*self.remarks, *of_results])]
+
+    def __str__(self) -> str:
+        cautions = (f"  {text}" for text in self._cautions())
+        lines = [str(self._table()), self._about_rows(), *cautions]
+        return "\n".join(filter(None, lines))
+
+    def _frame(self) -> Frame:
+        names = self.ranking
+        columns: dict[str, Mapping[str, float | str]] = {
+            "log_evidence": self.log_evidences,
+            "std_error": self.std_errors,
+            "log_bayes_factor": self.log_bayes_factors,
+            "bayes_factor_error": {name: self.bayes_factor_error(name) for name in names},
+            "probability": self.probabilities,
+            "probability_error": self.probability_errors,
+            "verdict": {name: self._against(name) for name in names},
+            "status": {n: ", ".join(f.name for f in self.flags.get(n, ())) or "OK" for n in names},
+        }
+        return frame_of_models(columns, names)
+
+    def _page(self) -> Page:
+        table = self._table()
+        remarks = [text for text in self._cautions() if text != self.caution]
+        return Page(self._about_rows(), table.columns, table.texts(), remarks, self.caution)
+
+    def verdict(self, name: str) -> str:
+        """What the evidence says against a model, in Jeffreys' words where its error allows."""
+        if not self.is_complete:
+            return "unknown (interrupted)"
+        factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
+        if math.isnan(error):
+            return f"{jeffreys(factor)} (error unknown)"
+        is_small = jeffreys(abs(factor) + 2 * error) == jeffreys(0.0)
+        return jeffreys(factor) if is_small or abs(factor) > 2 * error else UNDECIDED
+
+    def _against(self, name: str) -> str:
+        return "" if not self.is_complete or name == self.best else self.verdict(name)
+
+    def require_complete(self) -> None:
+        """Refuse a comparison of models that an interruption left at unlike places."""
+        if not self.is_complete:
+            raise MethodError(
+                "The run was interrupted before its models could be held against each other: none "
+                "is the best. Run it again, and let it end."
+            )
+
+    def plot(self, *, axes: Surface | None = None) -> Figure:
+        """Log Bayes factors and probabilities with their errors, the best model on top.
+
+        Where the models took the rows as they came, a panel below shows how the factors grew.
+
+        Args:
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes, then
+                without the panel below.
+
+        >>> import numpy as np
+        >>> from weighbridge import Trace, compare
+        >>> def fake(z): return Evidence(z, 0.1, 100, "smc", Trace(), {}, np.zeros(1))
+        >>> figure = compare({"a": fake(-10.0), "b": fake(-13.0)}).plot()
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['a', 'b']
+        """
+        self.require_complete()
+        return plot_comparison(
+            {n: (self.log_bayes_factors[n], self.bayes_factor_error(n)) for n in self.ranking},
+            {n: (self.probabilities[n], self.probability_errors[n]) for n in self.ranking},
+            decisive=JEFFREYS[-1][0],
+            traces={name: result.trace for name, result in self.results.items()},
+            cautions={name: caution_of(flags) for name, flags in self.flags.items() if flags},
+            axes=axes,
+        )
+
+    def to_json(self) -> str:
+        """All of it as one line of JSON; unknown errors are null."""
+
+        def clean(values: dict[str, float]) -> dict[str, float | None]:
+            return {name: v if math.isfinite(v) else None for name, v in values.items()}
+
+        return json.dumps(
+            {
+                "best": self.best if self.is_complete else None,
+                "left_out": list(self.left_out),
+                "num_observations": self.num_observations,
+                "log_evidences": clean(self.log_evidences),
+                "std_errors": clean(self.std_errors),
+                "log_bayes_factors": clean(self.log_bayes_factors),
+                "probabilities": clean(self.probabilities),
+                "probability_errors": clean(self.probability_errors),
+                "rows_skipped": self.rows_skipped,
+                "rows_quarantined": self.rows_quarantined,
+                "remarks": list(self.remarks),
+                "columns_left_out": self.columns_left_out,
+                "status": {
+                    name: [flag.name for flag in self.flags.get(name, ())] or [Status.OK.name]
+                    for name in self.log_evidences
+                },
+            }
+        )
+
+
+def jeffreys(log_bayes_factor: float) -> str:
+    """Jeffreys' words for a log Bayes factor.
+
+    >>> jeffreys(1.0), jeffreys(100.0)
+    ('barely worth mentioning', 'decisive')
+    """
+    for bound, word in JEFFREYS:
+        if abs(log_bayes_factor) < bound:
+            return word
+    return "decisive"
+
+
+def _gravest(flags: Sequence[Status]) -> str:
+    """The first flag, which is the gravest, and how many others there are.
+
+    >>> _gravest([Status.HEATED, Status.LOW_ESS]), _gravest([])
+    ('heated, and 1 more', '')
+    """
+    if not flags:
+        return ""
+    return flags[0].label + (f", and {len(flags) - 1} more" if len(flags) > 1 else "")
+
+
+def _error(value: float) -> str:
+    if math.isnan(value):
+        return "unknown"
+    if 0 < value < SMALL_ERROR:
+        return "< 1e-9"
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+
+
+def _small(value: float) -> str:
+    """A probability or its error, to four places."""
+    if math.isnan(value):
+        return "unknown"
+    return f"{value:.4f}" if value >= 5e-5 else "<0.0001"

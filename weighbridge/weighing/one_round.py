@@ -1,0 +1,273 @@
+"""One round of islands of several models: on data that are held, or in one pass over them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from weighbridge.core import interrupts
+from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.core.progress.rounds import Reporter
+from weighbridge.core.rollback import restored_on_error
+from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.cutting import join, rechunk
+from weighbridge.data.quarantine import Quarantine
+from weighbridge.data.row_order import in_random_order, order_matters
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.annealing.loop import Report
+from weighbridge.estimators.sequential import SequentialMethod
+from weighbridge.estimators.sgais.sgais import SGAIS
+from weighbridge.estimators.tempering.tempering import Tempering
+from weighbridge.models.held import Held
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.common_rows import CommonRows
+from weighbridge.weighing.competitor import Competitor
+from weighbridge.weighing.session import Session
+
+OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
+# What a block becomes for a model, given the rows that another one cannot use.
+Gate = Callable[[PyTree, "np.ndarray | None"], PyTree]
+Cut = Callable[[Mapping[str, Gate], CommonRows, Iterable[PyTree]], Iterator[dict[str, PyTree]]]
+
+
+class Policy(NamedTuple):
+    """What becomes of bad rows, and the file that they go to."""
+
+    on_bad_row: RowPolicy
+    quarantine: Quarantine | None
+
+
+class Weighing(NamedTuple):
+    """What all rounds of a weighing have in common, whatever its method.
+
+    Attributes:
+        competitors: the models, by name.
+        source: of the rows, the same for all.
+        seed: the same for all.
+        policy: what becomes of bad rows.
+        reporter: is told how far it is.
+    """
+
+    competitors: Mapping[str, Competitor]
+    source: Source
+    seed: int
+    policy: Policy
+    reporter: Reporter
+
+    def label(self, name: str) -> str:
+        """What a model is called in reports: nothing, if it is the only one."""
+        return name if len(self.competitors) > 1 else ""
+
+
+def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> OneRound:
+    """Hold all the data, and give a function that runs one round of islands on them.
+
+    Args:
+        weighing: what is weighed.
+        method: for one round.
+        numbered: whether reports tell the number of the round, as there may be several.
+    """
+    competitors, source, seed, policy, reporter = weighing
+    holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
+    common = CommonRows(competitors, policy.on_bad_row, source.left_out)
+    for held in holders.values():
+        held.checker.unread = source.unread
+    for block in source.blocks():
+        unusable = common.unusable(block)
+        for name, held in holders.items():
+            held.add(competitors[name].view(block), unusable, block)
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        number = first_island // method.num_islands + 1 if numbered else 0
+        results = {}
+        for name in names:
+            report = partial(reporter.temper, label=weighing.label(name), island_round=number)
+            try:
+                results[name] = _estimate(holders[name], method, seed, first_island, report)
+            except interrupts.Interrupted:
+                break
+            if interrupts.is_due():
+                break
+            interrupts.keep()
+        return results
+
+    return one_round
+
+
+def _estimate(
+    held: Held, method: Tempering, seed: int, first_island: int, report: Report
+) -> Evidence:
+    """The evidence of what is held, by islands from the first one on."""
+    values, weight = held.contents()
+    result = method.estimate(
+        held.model, values, weight, seed=seed, first_island=first_island, report=report
+    )
+    noticed = {**result.diagnostics, **held.noticed()}
+    return replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
+
+
+def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:
+    """A function that runs one round of islands in one pass over the data.
+
+    Args:
+        weighing: what is weighed.
+        method: for one round.
+        shuffled: whether rows are taken in random order.
+    """
+    competitors, source, seed, policy, reporter = weighing
+
+    def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        sessions = {
+            name: Session(
+                competitors[name].model,
+                method,
+                seed,
+                policy.on_bad_row,
+                first_island,
+                policy.quarantine,
+                left_out=source.left_out,
+            )
+            for name in names
+        }
+        for session in sessions.values():
+            session.checker.unread = source.unread
+        reporter.start(source.num_rows)
+        common = CommonRows(competitors, policy.on_bad_row, source.left_out)
+        gates = {name: partial(_pass, sessions[name], competitors[name].view) for name in names}
+        sizes = partial(method.chunk_after, in_memory=source.in_memory)
+        cut: Cut = partial(_admitted_chunks, sizes=sizes)
+        if shuffled:
+            cut = partial(
+                _shuffled_chunks,
+                order=partial(
+                    in_random_order, seed=seed, first_island=first_island, size_after=sizes
+                ),
+            )
+        flags: tuple[Status, ...] = ()
+        try:
+            for chunks in cut(gates, common, source.blocks()):
+                interrupts.check()
+                with _alike(sessions):
+                    for name, session in sessions.items():
+                        if name in chunks and num_rows(chunks[name]):
+                            with _told_if(shuffled):
+                                session.absorb(chunks[name])
+                            if all(session.run.path for session in sessions.values()):
+                                interrupts.keep()
+                            _report(reporter, session, weighing.label(name))
+        except interrupts.Interrupted:
+            if not all(session.run.path for session in sessions.values()):
+                return {}
+            flags = (Status.INTERRUPTED,)
+        told = {"row_order": "random" if shuffled else "as given"}
+        results = {name: session.result() for name, session in sessions.items()}
+        return {
+            name: replace(
+                result,
+                diagnostics=result.diagnostics | told,
+                flags=tuple(dict.fromkeys(flags + result.flags)),
+            )
+            for name, result in results.items()
+        }
+
+    return one_round
+
+
+@contextlib.contextmanager
+def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
+    """A block after which, if it is interrupted, no model is ahead of the others."""
+    with contextlib.ExitStack() as stack:
+        for session in sessions.values() if len(sessions) > 1 else ():
+            stack.enter_context(restored_on_error(session))
+            stack.enter_context(session.run.undoable())
+        yield
+
+
+@contextlib.contextmanager
+def _told_if(shuffled: bool) -> Iterator[None]:
+    """A block whose errors say that rows are counted in random order, where they are."""
+    try:
+        yield
+    except ModelError as error:
+        if shuffled:
+            error.add_note(
+                "Rows are counted in the random order in which they were taken; "
+                "wb.SGAIS(shuffle=False) takes them as they are given."
+            )
+        raise
+
+
+def is_shuffled(method: SequentialMethod, source: Source) -> bool:
+    """Whether the rows are taken in random order: a decision for all models."""
+    if not isinstance(method, SGAIS):
+        return False
+    if method.shuffle and not source.in_memory:
+        raise MethodError(
+            "shuffle=True needs all rows in memory, and these come from files or an iterator: "
+            "read them into arrays first, or leave it out."
+        )
+    undecided = method.shuffle is None and method.half_life is None
+    if undecided and source.in_memory and source.num_rows is not None:
+        return order_matters(join(list(source.blocks())))
+    return bool(method.shuffle)
+
+
+def _pass(
+    session: Session,
+    view: Callable[[PyTree], PyTree],
+    block: PyTree,
+    unusable: np.ndarray | None,
+) -> PyTree:
+    """Rows of the common data as a model sees them, without those that cannot be used."""
+    return session.admit(view(block), unusable, block)
+
+
+def _admitted_chunks(
+    gates: Mapping[str, Gate],
+    common: CommonRows,
+    blocks: Iterable[PyTree],
+    sizes: Callable[[int], int],
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks as each model sees them; every model checks the rows before the first takes them."""
+    if len(gates) == 1:
+        ((name, gate),) = gates.items()
+        # Checked before they are cut, so that rows which are skipped leave no short chunks.
+        admitted = (gate(block, common.unusable(block)) for block in blocks)
+        for chunk in rechunk(admitted, sizes):
+            yield {name: chunk}
+        return
+    for block in rechunk(blocks, sizes):
+        unusable = common.unusable(block)
+        yield {name: gate(block, unusable) for name, gate in gates.items()}
+
+
+def _shuffled_chunks(
+    gates: Mapping[str, Gate],
+    common: CommonRows,
+    blocks: Iterable[PyTree],
+    order: Callable[[PyTree], Iterator[PyTree]],
+) -> Iterator[dict[str, PyTree]]:
+    """Chunks in random order; every row is checked, in the order as given, before any is taken."""
+    held: dict[str, list[PyTree]] = {name: [] for name in gates}
+    for block in blocks:
+        unusable = common.unusable(block)
+        for name, gate in gates.items():
+            held[name].append(gate(block, unusable))
+    streams = [order(join(rows)) if rows else iter(()) for rows in held.values()]
+    for chunks in zip_longest(*streams):
+        yield {name: chunk for name, chunk in zip(held, chunks) if chunk is not None}
+
+
+def _report(reporter: Reporter, session: Session, label: str) -> None:
+    if session.run.path:
+        _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
+        reporter.update(session.run.num_rows, log_evidence, annealing_steps, label)

@@ -1,0 +1,179 @@
+"""Evidence of an endless stream: update, look, save, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from weighbridge.core import checkpoint_file
+from weighbridge.core.turns import Turns
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.values import TableReader
+from weighbridge.estimators.methods import Method, resolve_sequential
+from weighbridge.models.model import Model
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.changes.settings import Change, Changes
+from weighbridge.weighing.run_content import ONLINE, check_rows_left_out
+from weighbridge.weighing.saving import (
+    KEY_KIND,
+    check_counts,
+    check_identity,
+    identity,
+    restore_session,
+    row_policy,
+    session_state,
+)
+from weighbridge.weighing.session import Session, Update, update_session
+
+SCHEMA = "weighbridge.online.6"
+
+
+class Online:
+    """The evidence of one model on a stream, updated as the rows arrive.
+
+    Threads may share it: their calls take turns. A forked process may not, and is told so.
+
+    Args:
+        model: a ``wb.Model``.
+        method: a method object, or its name.
+        seed: the same seed and the same updates give the same numbers.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
+            or "quarantine": count them and append them to a file, with the reason.
+        quarantine: that file.
+        changes: looks for changes of the stream, and says what to do about them; None does not.
+
+    Attributes:
+        extra: what was saved beside the run that was loaded, such as the cursor of its source.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(60, seed=1)
+    >>> small = wb.SGAIS(num_islands=4, num_particles=16)
+    >>> online = Online(wb.zoo.gaussian.model(), small, seed=0)
+    >>> first, second = online.update(data[:20]), online.update(data[20:])
+    >>> second.num_observations, second.log_predictive < 0
+    (60, True)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        method: str | Method = "auto",
+        seed: int = 0,
+        *,
+        on_bad_row: RowPolicy = "raise",
+        quarantine: str | Path | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        self.seed, self.on_bad_row = seed, on_bad_row
+        self.extra: dict[str, Any] = {}
+        self.quarantine = quarantine
+        self._turns = Turns("This wb.Online")
+        self._settings = changes
+        self._reader = TableReader()
+        self._session = Session(
+            model,
+            resolve_sequential(method),
+            seed,
+            on_bad_row,
+            quarantine=quarantine,
+            changes=changes,
+            left_out=self._reader.left_out,
+        )
+
+    @property
+    def num_observations(self) -> int:
+        """Rows seen so far, repeated rows counted."""
+        return round(self._session.run.num_observations)
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of the stream that were found so far."""
+        return list(self._session.changes)
+
+    def update(self, data: Any) -> Update:
+        """Absorb rows, any number of them; nothing is held back for later.
+
+        All rows are checked before the first is absorbed. Whatever fails, and at a Ctrl-C, the
+        state is as before.
+        """
+        return self._turns.take(self._update, data)
+
+    def _update(self, data: Any) -> Update:
+        with self._reader.undoable():
+            return update_session(self._session, self._reader(data))
+
+    def result(self) -> Evidence:
+        """The evidence of everything seen, with the posterior and the path."""
+        return self._turns.take(self._session.result)
+
+    def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
+        """Write the run to one file, whole or not at all.
+
+        Args:
+            path: the file; what is there is replaced.
+            extra: plain values to keep beside the run, such as the cursor of its source.
+        """
+        self._turns.take(self._save, path, dict(extra or {}))
+
+    def _save(self, path: str | Path, extra: dict[str, Any]) -> None:
+        session = self._session
+        arrays, plain = session_state(session)
+        metadata = {
+            **identity(session.model, session.method),
+            "seed": self.seed,
+            "key": KEY_KIND,
+            "on_bad_row": self.on_bad_row,
+            "changes": None if self._settings is None else asdict(self._settings),
+            "checker": session.checker.state(),
+            "session": plain,
+            "extra": extra,
+        }
+        checkpoint_file.write(path, SCHEMA, arrays, metadata)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        model: Model,
+        method: str | Method = "auto",
+        *,
+        on_bad_row: RowPolicy | None = None,
+        quarantine: str | Path | None = None,
+        limit: int = checkpoint_file.LARGEST_FILE,
+    ) -> Online:
+        """Continue a saved run, bit for bit as if it had never stopped.
+
+        A file that is damaged, or of another model, method or version of the format, is refused
+        with a ``CheckpointError``; nothing in it is run. The digest of a file guards against
+        damage, not against attackers: keep checkpoints where only you can write.
+
+        Args:
+            path: what ``save`` wrote.
+            model: the model of that run.
+            method: the method of that run.
+            on_bad_row: what to do with bad rows from now on; by default as before.
+            quarantine: the file for them, where they are kept: a checkpoint does not say where
+                to write.
+            limit: bytes beyond which a file is refused unread.
+        """
+        path = Path(path)
+        arrays, metadata = checkpoint_file.read(path, SCHEMA, limit)
+        check_identity(path, metadata, model, resolve_sequential(method))
+        with checkpoint_file.refusing(path):
+            ONLINE(metadata, "metadata")
+            check_rows_left_out(metadata["checker"])
+            online = cls(
+                model,
+                method,
+                metadata["seed"],
+                on_bad_row=row_policy(path, metadata["on_bad_row"], on_bad_row, quarantine),
+                quarantine=quarantine,
+                changes=None if (saved := metadata["changes"]) is None else Changes(**saved),
+            )
+            online._session.checker.restore(metadata["checker"])
+            restore_session(online._session, arrays, metadata["session"])
+            check_counts(online._session)
+            online.extra = dict(metadata["extra"])
+        return online

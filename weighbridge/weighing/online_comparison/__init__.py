@@ -1,0 +1,1 @@
+"""Several models on one stream, compared chunk by chunk."""

@@ -1,0 +1,181 @@
+"""What a checkpoint holds of an online comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weighbridge.core.errors import CheckpointError
+from weighbridge.estimators.methods import Method, resolve_sequential
+from weighbridge.models.model import Model
+from weighbridge.weighing.online_comparison.catching_up import CatchUp
+from weighbridge.weighing.online_comparison.entrants import Entrants
+from weighbridge.weighing.online_comparison.watched_contest import WatchedContest
+from weighbridge.weighing.run_content import COMPARISON, HISTORY, check_rows_left_out
+from weighbridge.weighing.saving import (
+    REFERENCE,
+    Arrays,
+    Plain,
+    check_counts,
+    check_identity,
+    check_table,
+    identity,
+    restore_session,
+    session_state,
+)
+
+SCHEMA = "weighbridge.online_comparison.5"
+
+
+def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
+    """Arrays and plain values from which ``restore_entrants`` continues."""
+    arrays: Arrays = {}
+    models = []
+    for number, (name, session) in enumerate(entrants.sessions.items()):
+        own, plain = session_state(session)
+        arrays |= {f"{number}/{key}": value for key, value in own.items()}
+        models.append(
+            {
+                "name": name,
+                **identity(session.model, session.method),
+                "prior_odds": entrants.prior_odds[name],
+                "caught_up": entrants.caught_up[name]._asdict(),
+                "session": plain,
+            }
+        )
+    kept, same = without_copies(arrays)
+    contest, changes = entrants.contest, None
+    if isinstance(contest, WatchedContest):
+        # Rows that the next chunk is compared with go to the arrays.
+        watched, plain = contest.state()
+        kept |= watched
+        settings = asdict(contest.detector.changes)
+        changes = {"settings": settings, "parents": dict(contest.parents), "contest": plain}
+    return kept, {
+        "models": models,
+        "checker": contest.checker.state(),
+        "identifiers": contest.continuity.state(),
+        "changes": changes,
+        "same": same,
+    }
+
+
+def check_comparison(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
+    """Refuse what is no comparison, whatever the models."""
+    COMPARISON(metadata, "metadata")
+    check_rows_left_out(metadata["checker"])
+    names = [entry["name"] for entry in metadata["models"]]
+    parents = {} if metadata["changes"] is None else metadata["changes"]["parents"]
+    own = set(names) - set(parents)
+    if len(set(names)) != len(names) or not own:
+        raise ValueError(f"the models are {names}")
+    if not set(parents) <= set(names) or not set(parents.values()) <= own:
+        raise ValueError(f"models that began anew are {parents}, of {names}")
+    if set(metadata["same"]) & set(arrays):
+        raise ValueError("rows are both kept and those of another model")
+    HISTORY.check(arrays["history"], "history", {})
+    check_table(arrays, REFERENCE, metadata["checker"]["structure"], counts_rows=False)
+
+
+def check_entrants(
+    path: Path,
+    plain: Mapping[str, Any],
+    models: Mapping[str, Model],
+    methods: Mapping[str, str | Method],
+) -> dict[str, float]:
+    """Refuse a comparison of other models, or by other methods.
+
+    Args:
+        path: the file, for the message.
+        plain: what ``entrants_state`` gave when it was saved.
+        models: what it should be a comparison of.
+        methods: what it should be a comparison by.
+
+    Returns:
+        The prior odds of the models, in their order.
+    """
+    entries = {entry["name"]: entry for entry in plain["models"]}
+    parents = {} if plain["changes"] is None else dict(plain["changes"]["parents"])
+    own = [name for name in entries if name not in parents]
+    if set(own) != set(models):
+        raise CheckpointError(
+            f"{path} was saved with the models {own}, not {list(models)}. Load it with those."
+        )
+    for name, entry in entries.items():
+        root = parents.get(name, name)
+        check_identity(path, entry, models[root], resolve_sequential(methods[root]), name)
+    return {name: entries[name]["prior_odds"] for name in own}
+
+
+def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any]) -> None:
+    """Continue from what ``entrants_state`` gave."""
+    arrays = with_copies(arrays, plain["same"])
+    contest, changes = entrants.contest, plain["changes"]
+    contest.checker.restore(plain["checker"])
+    contest.continuity.restore(plain["identifiers"])
+    entries = {entry["name"]: entry for entry in plain["models"]}
+    if changes is not None and isinstance(contest, WatchedContest):
+        contest.restore(arrays, changes["contest"])
+        for name in entries:
+            if name in changes["parents"]:
+                entrants.join(name, changes["parents"][name], float(entries[name]["prior_odds"]))
+    for number, (name, entry) in enumerate(entries.items()):
+        prefix = f"{number}/"
+        own = {k[len(prefix) :]: value for k, value in arrays.items() if k.startswith(prefix)}
+        restore_session(entrants.sessions[name], own, entry["session"])
+        entrants.caught_up[name] = CatchUp(**entry["caught_up"])
+    _check_same_rows(entrants)
+
+
+def _check_same_rows(entrants: Entrants) -> None:
+    """All models have seen the rows that were admitted, or what stands for them."""
+    counts = {round(session.run.num_observations) for session in entrants.sessions.values()}
+    if len(counts) > 1:
+        raise ValueError(f"the models have seen different numbers of rows, {counts}")
+    for name, session in entrants.sessions.items():
+        if entrants.caught_up[name].sampling_error == 0:
+            check_counts(session)
+    contest = entrants.contest
+    if isinstance(contest, WatchedContest):
+        admitted = contest.checker.rows_read - contest.checker.rows_left_out
+        if contest.num_rows != admitted:
+            raise ValueError(f"{contest.num_rows} rows were looked at, and {admitted} admitted")
+
+
+def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:
+    """Leave out rows that another model has kept as well; tells where they are to be found.
+
+    Models that began together with one seed keep the same rows.
+
+    >>> kept, same = without_copies({"0/rows/1": np.ones(2), "1/rows/1": np.ones(2)})
+    >>> list(kept), same
+    (['0/rows/1'], {'1/rows/1': '0/rows/1'})
+    """
+    kept: Arrays = {}
+    same: dict[str, str] = {}
+    for name, array in arrays.items():
+        twin = None
+        if "/rows/" in name:
+            _, _, rest = name.partition("/")
+            twins = (other for other in kept if other.partition("/")[2] == rest)
+            twin = next((other for other in twins if _equal(kept[other], array)), None)
+        if twin is None:
+            kept[name] = array
+        else:
+            same[name] = twin
+    return kept, same
+
+
+def with_copies(arrays: Arrays, same: Mapping[str, str]) -> Arrays:
+    """All arrays again."""
+    return arrays | {name: arrays[twin] for name, twin in same.items()}
+
+
+def _equal(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two arrays are the same bit for bit."""
+    alike = first.shape == second.shape and first.dtype == second.dtype
+    return alike and first.tobytes() == second.tobytes()

@@ -1,0 +1,222 @@
+"""The models of an online comparison: who takes part, with what odds, and where each stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weighbridge.core.checks import check_seed
+from weighbridge.core.errors import MethodError
+from weighbridge.core.status import Status
+from weighbridge.core.threads import in_threads
+from weighbridge.data.checking import RowPolicy
+from weighbridge.estimators.methods import Method
+from weighbridge.models.model import Model
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.changes.settings import Change, Changes
+from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
+from weighbridge.weighing.online_comparison.catching_up import CatchUp, replay, take_kept
+from weighbridge.weighing.online_comparison.contest import (
+    Contest,
+    Methods,
+    check_models,
+    choose_methods,
+    latest,
+)
+from weighbridge.weighing.online_comparison.watched_contest import WatchedContest
+from weighbridge.weighing.session import Session
+
+
+class Entrants:
+    """Models that take part in a contest, and what is known of each beside its run.
+
+    Args:
+        models: ``wb.Model`` by name.
+        method: one for all of them, or for each.
+        seed: of every run.
+        prior_odds: prior weight of each model; equal by default.
+        on_bad_row: what to do with rows that one of the models cannot use.
+        quarantine: the file that they go to.
+        changes: looks for changes of the stream; None does not.
+
+    Attributes:
+        contest: the runs of the models on the same rows.
+        prior_odds: of each model.
+        methods: of each model, as it was given.
+        caught_up: how each came to know the first rows.
+
+    >>> import weighbridge as wb
+    >>> models = {"a": wb.zoo.gaussian.model(), "b": wb.zoo.gaussian.model(prior_mean=1.0)}
+    >>> entrants = Entrants(models, wb.SGAIS(num_islands=4, num_particles=16), 0, {"a": 3, "b": 1})
+    >>> entrants.probabilities()[0]
+    {'a': 0.75, 'b': 0.25}
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Model],
+        method: Methods,
+        seed: int,
+        prior_odds: Mapping[str, float] | None = None,
+        on_bad_row: RowPolicy = "raise",
+        quarantine: str | Path | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        check_models(models)
+        check_seed(seed)
+        names = list(models)
+        self.seed = seed
+        self.prior_odds = dict(zip(names, check_prior_odds(names, prior_odds).tolist()))
+        self.methods = choose_methods(names, method)
+        self.contest = self._open_contest(on_bad_row, quarantine, changes)
+        for name, chosen in self.methods.items():
+            self.sessions[name] = self.contest.begin(models[name], chosen)
+        self.caught_up = {name: CatchUp("start", 0) for name in names}
+
+    def _open_contest(
+        self, on_bad_row: RowPolicy, quarantine: str | Path | None, changes: Changes | None
+    ) -> Contest:
+        if changes is None:
+            return Contest(self.seed, on_bad_row, quarantine)
+        if not isinstance(changes, Changes):
+            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        return WatchedContest(self.seed, on_bad_row, quarantine, changes, self.leader)
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """The run of each model."""
+        return self.contest.sessions
+
+    # --- where they stand ------------------------------------------------------------------------
+
+    def leader(self) -> str:
+        """The most probable model."""
+        heights = {
+            name: latest(self.sessions[name])[0] + math.log(odds)
+            for name, odds in self.prior_odds.items()
+        }
+        return max(heights, key=heights.__getitem__)
+
+    def log_evidences(self) -> dict[str, float]:
+        """Log evidence of each model on everything seen, by the path; 0 before the first row."""
+        return {name: latest(session)[0] for name, session in self.sessions.items()}
+
+    def std_errors(self) -> dict[str, float]:
+        """Their standard errors; NaN where unknown."""
+        return {
+            name: math.hypot(latest(session)[1], self.caught_up[name].sampling_error)
+            for name, session in self.sessions.items()
+        }
+
+    def probabilities(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Posterior probability of each model, and its standard deviation."""
+        return model_probabilities(
+            self.log_evidences(), self.std_errors(), self.prior_odds, self.seed
+        )
+
+    def changes(self) -> list[Change]:
+        """Changes of the stream that were found so far."""
+        return list(self.contest.changes) if isinstance(self.contest, WatchedContest) else []
+
+    def flags(self) -> dict[str, tuple[Status, ...]]:
+        """Every reason for caution of each model."""
+        return {
+            name: self._own_flags(name) + (session.run.flags() if session.run.path else ())
+            for name, session in self.sessions.items()
+        }
+
+    def results(self) -> dict[str, Evidence]:
+        """The evidence of each model, with the error that it caught up with."""
+        found = in_threads(Session.result, self.sessions)
+        return {name: self._with_past(name, result) for name, result in found.items()}
+
+    def _own_flags(self, name: str) -> tuple[Status, ...]:
+        sampled = self.caught_up[name].sampling_error > 0
+        return (Status.PAST_SAMPLED,) if sampled else ()
+
+    def _with_past(self, name: str, result: Evidence) -> Evidence:
+        error = self.caught_up[name].sampling_error
+        return replace(
+            result,
+            std_error=math.hypot(result.std_error, error),
+            flags=self._own_flags(name) + result.flags,
+            diagnostics={**result.diagnostics, "sampling_error": error},
+        )
+
+    # --- they come and go ------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        model: Model,
+        source: Any,
+        method: str | Method | None,
+        prior_odds: float,
+    ) -> CatchUp:
+        """Let a model take part, once it has caught up; on an error nothing has changed."""
+        if name in self.sessions:
+            raise MethodError(f"There is a model {name!r} already. Choose another name.")
+        check_models({name: model})
+        odds = {**self.prior_odds, name: prior_odds}
+        check_prior_odds(list(odds), odds)
+        chosen = self.methods[next(iter(self.sessions))] if method is None else method
+        contest = self.contest
+        anew = isinstance(contest, WatchedContest) and contest.detector.changes.policy == "restart"
+        if anew and self.changes():
+            raise MethodError(
+                "The models have begun anew at changes of the stream, and one that is added now "
+                'has not. Start a new comparison, or use wb.Changes(policy="keep").'
+            )
+        session = contest.begin(model, chosen)
+        if not contest.checker.rows_read:
+            caught_up = CatchUp("start", 0)
+        elif source is not None:
+            caught_up = replay(session, source, contest.checker)
+        else:
+            exact = {n: s for n, s in self.sessions.items() if not self._own_flags(n)}
+            caught_up = take_kept(session, exact, contest.checker)
+        self.sessions[name], self.methods[name] = session, chosen
+        self.caught_up[name] = caught_up
+        self.prior_odds = odds
+        return caught_up
+
+    def welcome(self, before: dict[str, float], steps: dict[str, float]) -> None:
+        """Give models that began anew at a change their prior odds; the least probable go.
+
+        Args:
+            before: log evidences before the change; those of models that are new are added.
+            steps: annealing steps since then; likewise.
+        """
+        contest = self.contest
+        if not isinstance(contest, WatchedContest):
+            return
+        settings = contest.detector.changes
+        for name in contest.parents:
+            if name not in self.prior_odds:
+                elder, _, _ = name.rpartition(" | ")
+                self.prior_odds[name] = self.prior_odds[elder] * settings.changes_per_row
+                self.methods[name] = self.methods[elder]
+                self.caught_up[name] = self.caught_up[elder]
+                before[name], steps[name] = before[elder], steps.get(name, 0.0)
+        while len(contest.parents) > settings.max_competitors:
+            probabilities, _ = self.probabilities()
+            least = min(contest.parents, key=probabilities.__getitem__)
+            contest.leave(least)
+            del self.prior_odds[least], self.methods[least], self.caught_up[least]
+
+    def join(self, name: str, parent: str, prior_odds: float) -> None:
+        """Let a model that began anew at a change take part again, after a restart.
+
+        Args:
+            name: of the model.
+            parent: name of the user's model that it is made of.
+            prior_odds: prior weight of the model.
+        """
+        assert isinstance(self.contest, WatchedContest)
+        self.contest.join(name, parent)
+        self.prior_odds[name] = prior_odds
+        self.methods[name] = self.methods[parent]
+        self.caught_up[name] = CatchUp("start", 0)

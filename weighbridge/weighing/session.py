@@ -1,0 +1,169 @@
+"""One model, one method and the rows so far: what every update of a stream goes to."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weighbridge.core.errors import DataError, MethodError
+from weighbridge.core.pickling import travels
+from weighbridge.core.rollback import restored_on_error
+from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
+from weighbridge.data.checking import RowPolicy
+from weighbridge.data.cutting import rechunk
+from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.data.values import LeftOut, num_rows
+from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
+from weighbridge.models.gate import Admission, QuarantineFile, nothing_to_weigh
+from weighbridge.models.model import Model
+from weighbridge.models.row_likelihood import split_weight
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.changes.settings import Change, Changes
+from weighbridge.weighing.changes.watched_run import WatchedRun, annealing_steps
+
+
+@travels()
+@dataclass(frozen=True)
+class Update:
+    """What one update of a stream brought.
+
+    Attributes:
+        log_evidence: of all rows seen, in nats.
+        std_error: its standard error; NaN when it cannot be stated.
+        log_predictive: log evidence gained, log p(new rows | rows before); in an update after which
+            a path that had lost mass was put right (``Status.PATH_LOST``) also that.
+        num_observations: rows seen in all.
+        annealing_steps: of these rows, averaged over islands and summed over chunks.
+        ess: effective particles of an island, on average.
+        rows_skipped: bad rows left out of this update.
+        rows_quarantined: bad rows of this update that went to the quarantine file.
+        flags: every reason for caution.
+        elapsed: seconds that this update took.
+        changes: changes of the stream that these rows showed, if they are looked for.
+    """
+
+    log_evidence: float
+    std_error: float
+    log_predictive: float
+    num_observations: int
+    annealing_steps: float
+    ess: float
+    rows_skipped: int
+    rows_quarantined: int
+    flags: tuple[Status, ...]
+    elapsed: float
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """The gravest flag, or ``Status.OK``."""
+        return self.flags[0] if self.flags else Status.OK
+
+
+class Session(Admission):
+    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+
+    def __init__(
+        self,
+        model: Model,
+        method: SequentialMethod,
+        seed: int,
+        on_bad_row: RowPolicy,
+        first_island: int = 0,
+        quarantine: QuarantineFile | None = None,
+        changes: Changes | None = None,
+        left_out: LeftOut | None = None,
+    ) -> None:
+        super().__init__(model, on_bad_row, quarantine, left_out)
+        if changes is not None and not isinstance(changes, Changes):
+            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        self.method = method
+        self.run: SequentialRun
+        if changes is None:
+            self.run = method.start(model, seed=seed, first_island=first_island)
+        else:
+            self.run = WatchedRun(method, model, seed, first_island, changes)
+        self.elapsed = 0.0
+        # Of the rows so far; None where they are not known one by one.
+        self.fingerprint: Fingerprint | None = Fingerprint()
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes that were found so far."""
+        return self.run.changes if isinstance(self.run, WatchedRun) else []
+
+    def chunk_after(self, rows_seen: int) -> int:
+        """Rows of the next chunk, where all are at hand."""
+        if not isinstance(self.run, WatchedRun):
+            return self.method.chunk_after(rows_seen, in_memory=True)
+        # The rate of false alarms is that of a chunk: its size must not grow.
+        window = self.run.detector.changes.window
+        return min(self.method.chunk_after(rows_seen, in_memory=False), window)
+
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error or a Ctrl-C, the session is as before."""
+        checked = self.checker.state()
+        with restored_on_error(self), self.run.undoable():
+            try:
+                yield
+            except BaseException:
+                self.checker.restore(checked)
+                raise
+
+    def absorb(self, values: PyTree) -> None:
+        """Bring in one chunk of admitted rows."""
+        self.absorb_by(self.run.absorb, values)
+
+    def absorb_by(self, absorb: Callable[[PyTree, np.ndarray], None], values: PyTree) -> None:
+        """Bring in one chunk by a function of rows and weights; remembers which rows came."""
+        began = time.perf_counter()
+        rows, weight = split_weight(values, bool(self.weight_counts_rows))
+        absorb(rows, weight)
+        if self.fingerprint is not None:
+            self.fingerprint = self.fingerprint.add(rows, weight)
+        self.elapsed += time.perf_counter() - began
+
+    def result(self) -> Evidence:
+        """The evidence so far."""
+        if not self.run.path:
+            raise DataError(nothing_to_weigh(self.checker.rows_left_out))
+        found = self.run.result(self.elapsed, self.noticed())
+        return replace(found, fingerprint=self.fingerprint)
+
+
+def update_session(session: Session, values: PyTree) -> Update:
+    """Check all rows of an update, then absorb them chunk by chunk."""
+    if num_rows(values) == 0:
+        raise DataError("The update has no rows. Skip it, or wait until there is one.")
+    began = time.perf_counter()
+    run, skipped = session.run, session.checker.rows_skipped
+    quarantined = session.checker.rows_quarantined
+    before, steps_before = (run.path[-1][1] if run.path else 0.0), annealing_steps(run)
+    seen_before, changes_before = run.num_rows, len(session.changes)
+    with session.undoable():
+        rows = session.admit(values)
+        for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
+            session.absorb(chunk)
+    elapsed = time.perf_counter() - began
+    if not run.path:
+        raise DataError("Every row so far was skipped: there is nothing to weigh.")
+    seen, log_evidence, std_error = run.path[-1][:3]
+    return Update(
+        log_evidence=log_evidence,
+        std_error=std_error,
+        log_predictive=log_evidence - before,
+        num_observations=round(seen),
+        annealing_steps=annealing_steps(run) - steps_before,
+        ess=run.path[-1][4],
+        rows_skipped=session.checker.rows_skipped - skipped,
+        rows_quarantined=session.checker.rows_quarantined - quarantined,
+        flags=run.flags(),
+        elapsed=elapsed,
+        changes=tuple(session.changes[changes_before:]),
+    )

@@ -1,0 +1,192 @@
+"""The evidence of a model, or of several on the same data, with progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from weighbridge.core.errors import DataError
+from weighbridge.core.interrupts import interruptible
+from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.rounds import Reporter, choose_reporter, is_watched
+from weighbridge.data.checking import RowPolicy, open_quarantine
+from weighbridge.data.sources.opening import open_source
+from weighbridge.data.sources.source import Source
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.methods import Method, choose
+from weighbridge.estimators.sequential import SequentialMethod
+from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
+from weighbridge.estimators.sgais.published import PublishedSGAIS
+from weighbridge.estimators.sgais.sgais import SGAIS
+from weighbridge.estimators.tempering.tempering import Tempering
+from weighbridge.models.column_scales import scale_remark
+from weighbridge.models.gate import QuarantineFile, require_model
+from weighbridge.models.model import Model
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.competitor import Competitor, as_it_is
+from weighbridge.weighing.one_round import (
+    Policy,
+    Weighing,
+    held_rounds,
+    is_shuffled,
+    streamed_rounds,
+)
+from weighbridge.weighing.rounds import Limits, of_a_round, run_rounds
+
+
+def evidence(
+    model: Model,
+    data: Any = None,
+    method: str | Method = "auto",
+    *,
+    seed: int = 0,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: bool | Reporter | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> Evidence:
+    r"""The log evidence of a model on data, log Z = log \int p(data | theta) p(theta) d theta.
+
+    Args:
+        model: a ``wb.Model``.
+        data: an array, a dict or other pytree of arrays with one leading axis, a data frame
+            (pandas, polars, Arrow), the path of a CSV, Parquet or NPZ file, or an iterator of such
+            chunks. Columns that do not hold numbers are left out, and told in the result; one that
+            the model reads is refused.
+        method: a method object, or its name for the defaults; "auto" is SGAIS, or SMC for a total
+            log-likelihood.
+        seed: the same seed gives the same numbers.
+        tolerance: standard error (nats) to reach; islands are added until it is. Methods that
+            temper all the data begin with half of theirs, which may be enough.
+        time_limit: seconds after which no more islands are added.
+        progress: True or False, or a reporter; by default a bar on a terminal or in a
+            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
+        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
+            or "quarantine": count them and append them to a file, with the reason.
+        quarantine: that file.
+
+    Ctrl-C gives back what there is, with ``Status.INTERRUPTED``: the rows so far, the path so far
+    (``diagnostics["power_reached"]``; below 1 that is not the evidence, and the error is NaN), or
+    the rounds of islands that had ended. A second one ends it at once.
+
+    Returns:
+        The log evidence with its error, the posterior, and the path.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(100, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
+    True
+    """
+    chosen, told = choose(method, [model])
+    limits = Limits(tolerance, time_limit)
+    limits.check(chosen)
+    require_model(model)
+    began = time.perf_counter()
+    reporter = choose_reporter(progress)
+    with interruptible(partial(announce, reporter, at_once=True)):
+        results = weigh_together(
+            {"": Competitor(model, as_it_is)},
+            open_common({"": model}, data, chosen, on_bad_row),
+            chosen,
+            seed=seed,
+            limits=limits,
+            on_bad_row=on_bad_row,
+            quarantine=quarantine,
+            reporter=reporter,
+        )
+    result = results[""]
+    elapsed = time.perf_counter() - began
+    return replace(result, elapsed=elapsed, diagnostics=result.diagnostics | told)
+
+
+def open_common(
+    models: Mapping[str, Model], data: Any, method: Method, on_bad_row: RowPolicy = "raise"
+) -> Source:
+    """Data that every one of the models can be weighed on; none for models that have their own."""
+    for model in models.values():
+        require_model(model)
+        if isinstance(method, SequentialMethod):
+            model.require_rows()
+        if data is None and model.log_likelihood is not None:
+            raise DataError(f"{method.name} weighs rows: give it data.")
+    if data is None:
+        return Source(lambda: iter(()))
+    return open_source(data, on_bad_row=on_bad_row)
+
+
+def weigh_together(
+    competitors: Mapping[str, Competitor],
+    source: Source,
+    method: Method,
+    *,
+    seed: int = 0,
+    limits: Limits | None = None,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+    reporter: Reporter,
+) -> dict[str, Evidence]:
+    """The evidence of several models in one pass over data that may be read only once.
+
+    With a tolerance, those whose error is still too large run more islands; for methods that take
+    rows as they come that is another pass, if the data can be read again.
+    """
+    limits = limits or Limits()
+    try:
+        announce(reporter, "reading the data")
+        # One for all models and rounds, so that a row is written once.
+        policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
+        weighing = Weighing(competitors, source, seed, policy, reporter)
+        return _told_of_files(_weigh(weighing, method, limits), source, policy)
+    finally:
+        reporter.close()
+
+
+def _weigh(weighing: Weighing, method: Method, limits: Limits) -> dict[str, Evidence]:
+    competitors, source, names = weighing.competitors, weighing.source, list(weighing.competitors)
+    if is_watched(weighing.reporter):
+        _tell_scales(competitors, source)
+    if isinstance(method, Tempering):
+        numbered = limits.tolerance is not None
+        least = method.num_islands
+        if numbered:
+            dimension = max(c.model.dimension for c in competitors.values())
+            method = of_a_round(method, dimension)
+        one_round = held_rounds(weighing, method, numbered=numbered)
+        return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
+    rows = source.num_rows if source.in_memory else None
+    if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
+        # Rows that are in memory anyway can all be reached: no reservoir is needed.
+        method = replace(method, reservoir=max(method.reservoir, rows))
+    shuffled = is_shuffled(method, source)
+    one_round = streamed_rounds(weighing, method, shuffled=shuffled)
+    return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
+
+
+def _told_of_files(
+    results: dict[str, Evidence], source: Source, policy: Policy
+) -> dict[str, Evidence]:
+    """The results with the files that could not be read, which the quarantine has too."""
+    if not source.set_aside:
+        return results
+    if policy.quarantine is not None:
+        for file, reason in source.set_aside.items():
+            policy.quarantine.set_aside(file, reason)
+    told = {"files_left_out": list(source.set_aside.values())}
+    return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
+
+
+def _tell_scales(competitors: Mapping[str, Competitor], source: Source) -> None:
+    """Say before a run that takes long why it will, where the first rows can be read twice."""
+    first = next(source.blocks(), None) if source.reopenable else None
+    if first is None or not num_rows(first):
+        return
+    models = [c for c in competitors.values() if c.model.log_likelihood is not None]
+    remarks = dict.fromkeys(scale_remark(c.model, c.view(first)) for c in models)
+    for remark in filter(None, remarks):
+        print(f"weighbridge: {remark}", file=sys.stderr)
