@@ -18,7 +18,7 @@ SEEDS = (0, 1, 2**62 + 1, 2**62 + 2, 2**63 - 1, 2**63 + 7, 2**63 + 8, 2**64 - 1)
 BY_THEMSELVES = {
     "weighbridge/weighing/averaging.py",
     "weighbridge/estimators/maximization/climbing.py",
-    "weighbridge/weighing/comparison.py",
+    "weighbridge/weighing/model_probabilities.py",
     "weighbridge/checking/model_check/gradients.py",
     "weighbridge/estimators/integration/integration.py",
     "weighbridge/checking/pointwise.py",

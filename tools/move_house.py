@@ -7,6 +7,14 @@ text files are rewritten too. Nothing is written before every module has a home.
 
     python tools/move_house.py --check        # what would move; stops at modules without a home
     python tools/move_house.py                # moves, rewrites, formats
+    python tools/move_house.py --patch A..B   # what changed from A to B, at the new addresses
+
+Work that was done at the old addresses: merge it into the last commit before the move (a branch
+``before-move``), and carry over what that changed::
+
+    git switch before-move && git merge main && git switch -
+    python tools/move_house.py --patch before-move@{1}..before-move > patch
+    git apply --3way --index patch
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tokenize
 from collections import defaultdict
@@ -87,8 +96,12 @@ class House:
         """Whether a module only hands on names, and is deleted."""
         return HOMES.get(name) == ""
 
-    def check(self) -> None:
-        """Stop where a module has no home, or two have the same."""
+    def check(self, *, all_rows: bool = True) -> None:
+        """Stop where a module has no home, or two have the same.
+
+        Args:
+            all_rows: whether a row of the table without a module is an error too.
+        """
         homes: dict[str, str] = {}
         missing = []
         for name in self.files:
@@ -108,7 +121,7 @@ class House:
                 raise MoveError(f"{name} and {homes[home]} would both be {home}.")
             homes[home] = name
         unknown = [name for name in HOMES if name not in self.files]
-        if unknown:
+        if unknown and all_rows:
             raise MoveError(f"HOMES has rows for modules that do not exist: {unknown}.")
         if missing:
             raise MoveError(
@@ -491,7 +504,6 @@ def git(root: Path, *arguments: str) -> None:
 
 def move(house: House) -> None:
     """Everything: texts first, while all files stand where they stood."""
-    house.check()
     root = house.root
     contents: dict[Path, str] = {}
     for path in python_files(root):
@@ -570,13 +582,43 @@ def format_code(root: Path) -> None:
     subprocess.run([ruff, "format", "-q", *places], cwd=root, check=True)
 
 
+def moved_tree(revision: str) -> str:
+    """The tree of a revision of before, moved; git's name of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve() / "tree"
+        git(ROOT, "worktree", "add", "-q", "--detach", str(root), revision)
+        try:
+            house = House(root)
+            house.check(all_rows=False)
+            move(house)
+            git(root, "add", "-A")
+            command = ["git", "-C", str(root), "write-tree"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            return done.stdout.strip()
+        finally:
+            git(ROOT, "worktree", "remove", "--force", str(root))
+
+
+def patch(revisions: str) -> None:
+    """Print what changed between two revisions of before, at the new addresses."""
+    first, _, last = revisions.partition("..")
+    if not first or not last:
+        raise MoveError(f"--patch takes two revisions, A..B, not {revisions}.")
+    trees = [moved_tree(revision) for revision in (first, last)]
+    git(ROOT, "diff", "--binary", "--full-index", "--no-color", "--no-ext-diff", *trees)
+
+
 def main() -> None:
     """Read the arguments, and do it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only tell what would move")
+    parser.add_argument("--patch", metavar="A..B", help="print what changed, at the new addresses")
     arguments = parser.parse_args()
-    house = House(ROOT)
     try:
+        if arguments.patch:
+            patch(arguments.patch)
+            return
+        house = House(ROOT)
         house.check()
         if not arguments.check:
             move(house)

@@ -1,8 +1,8 @@
 """The same numbers, to the bit? ``python tools/same_numbers.py REVISION_A REVISION_B``.
 
-Makes a worktree of each revision, runs ``tools/small_runs.py`` (of this checkout) on both with one
-empty compilation cache each, and prints what is equal, what differs and what fails. The exit status
-is 1 if anything differs or fails.
+Makes a worktree of each revision, runs ``tools/small_runs.py`` (of this checkout) on both at once,
+with one empty compilation cache each, and prints what is equal, what differs and what fails. The
+exit status is 1 if anything differs or fails.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 RUNS = Path(__file__).with_name("small_runs.py")
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def results_of(revision: str, only: str) -> dict[str, dict[str, str]]:
     """The digests of all runs on a revision, by name."""
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
+        tree = Path(folder) / f"tree-{revision.replace('/', '-')}"
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "-q", "--detach", str(tree), revision], check=True)
         try:
@@ -38,7 +39,8 @@ def results_of(revision: str, only: str) -> dict[str, dict[str, str]]:
             for line in process.stdout or ():
                 entry = json.loads(line)
                 found[entry["name"]] = entry
-                print(f"{revision[:12]} {entry['name']} {entry['seconds']} s", file=sys.stderr)
+                told = f"{revision[:12]} {entry['name']} {entry['digest']} {entry['seconds']} s"
+                print(told, file=sys.stderr, flush=True)
             if process.wait():
                 sys.exit(f"The runs on {revision} ended with status {process.returncode}.")
             return found
@@ -53,8 +55,9 @@ def main() -> None:
     parser.add_argument("second")
     parser.add_argument("--only", default="", help="runs whose name holds this text")
     arguments = parser.parse_args()
-    first = results_of(arguments.first, arguments.only)
-    second = results_of(arguments.second, arguments.only)
+    with ThreadPoolExecutor() as pool:
+        both = [arguments.first, arguments.second]
+        first, second = pool.map(lambda revision: results_of(revision, arguments.only), both)
     bad = 0
     for name in first | second:
         one, two = first.get(name, {}).get("digest"), second.get(name, {}).get("digest")

@@ -162,7 +162,9 @@ _add_all()
 @run("evidence: SMC on the host")
 def host() -> Any:
     """A likelihood that JAX cannot trace."""
-    return wb.evidence(HOST, None, wb.SMC(num_islands=4, num_particles=8, moves="walk"), seed=7)
+    return wb.evidence(
+        HOST, None, wb.SMC(num_islands=4, num_particles=8, moves="random_walk"), seed=7
+    )
 
 
 @run("evidence: rounds to a tolerance")
@@ -171,11 +173,11 @@ def rounds() -> Any:
     return wb.evidence(GAUSSIAN, NUMBERS, wb.SMC(**TWO), seed=7, tolerance=0.05)
 
 
-@run("compare: three models, bad rows skipped")
+@run("compare: two models, bad rows skipped")
 def comparison() -> Any:
     """Models of one table."""
     rows = {**ROWS, "y": np.where(np.arange(60) == 7, np.nan, ROWS["y"])}
-    models = {"linear": LINEAR, "wide": wb.zoo.linear.model(2, prior_scale=3.0)}
+    models = {"linear": LINEAR, "wide": wb.zoo.linear.model(2, noise=3.0)}
     return wb.compare(models, rows, wb.SGAIS(**TWO), seed=7, on_bad_row="skip")
 
 
@@ -250,7 +252,7 @@ def competing() -> Any:
 @run("watch: a CSV file, stopped and resumed")
 def watched() -> Any:
     """The last state of a watch of rows in a file."""
-    models = {"a": LINEAR, "b": wb.zoo.linear.model(2, prior_scale=3.0)}
+    models = {"a": LINEAR, "b": wb.zoo.linear.model(2, noise=3.0)}
     plan = wb.Plan(models, wb.SGAIS(**TWO), chunk_size=20)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "rows.csv"
