@@ -12,6 +12,7 @@ from weighbridge.changes import Change, Changes
 from weighbridge.data import RowPolicy, TableReader
 from weighbridge.estimators import Method, resolve_sequential
 from weighbridge.model import Model
+from weighbridge.progress import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.result import Evidence
 from weighbridge.run_content import ONLINE, check_rows_left_out
 from weighbridge.saving import (
@@ -42,8 +43,11 @@ class Online:
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
         changes: looks for changes of the stream, and says what to do about them; None does not.
+        progress: True or False, or a reporter; by default an update or a result that lasts is
+            told on a terminal or in a notebook, and elsewhere if it takes more than 10 s.
 
     Attributes:
+        progress: as it was given; it may be changed, and is not saved.
         extra: what was saved beside the run that was loaded, such as the cursor of its source.
 
     >>> import weighbridge as wb
@@ -64,8 +68,9 @@ class Online:
         on_bad_row: RowPolicy = "raise",
         quarantine: str | Path | None = None,
         changes: Changes | None = None,
+        progress: bool | Reporter | None = None,
     ) -> None:
-        self.seed, self.on_bad_row = seed, on_bad_row
+        self.seed, self.on_bad_row, self.progress = seed, on_bad_row, progress
         self.extra: dict[str, Any] = {}
         self.quarantine = quarantine
         self._turns = Turns("This wb.Online")
@@ -100,12 +105,16 @@ class Online:
         return self._turns.take(self._update, data)
 
     def _update(self, data: Any) -> Update:
-        with self._reader.undoable():
+        with self._reader.undoable(), telling(self.progress, WEIGHING):
             return update_session(self._session, self._reader(data))
 
     def result(self) -> Evidence:
         """The evidence of everything seen, with the posterior and the path."""
-        return self._turns.take(self._session.result)
+        return self._turns.take(self._result)
+
+    def _result(self) -> Evidence:
+        with telling(self.progress, CHECKING):
+            return self._session.result()
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the run to one file, whole or not at all.
