@@ -155,6 +155,7 @@ def test_whichever_call_fails_the_run_goes_on(tmp_path, monkeypatch, code):
             kept.save(Plain(4), 40)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_when_its_checkpoint_fails(tmp_path, monkeypatch):
     kept, online = wb.CheckpointStore(tmp_path), wb.Online(MODEL, SMALL, seed=3)
     online.update(DATA[:100])

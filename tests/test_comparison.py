@@ -156,6 +156,7 @@ SGAIS = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 SMC = wb.SMC(num_islands=4, num_particles=16)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [SGAIS, SMC])
 def test_models_are_weighed_as_each_would_be_alone(method):
     table = compare(GAUSSIANS, DATA, method, seed=3, prior_odds={"near": 1, "far": 2})

@@ -302,6 +302,7 @@ def test_a_list_that_has_grown_finds_its_place(tmp_path):
     assert rest[0].values["y"].tolist() == TABLE["y"][30:].tolist()
 
 
+@pytest.mark.long
 def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_records, "BLOCK_BYTES", 1 << 14)
     monkeypatch.setattr(parquet_file, "BATCH_ROWS", 1000)

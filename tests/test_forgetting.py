@@ -70,6 +70,7 @@ def _linear(parameters, row):
     return dist.Normal(row["x"] @ parameters["w"], 1.0).log_prob(row["y"])
 
 
+@pytest.mark.long
 def test_long_streams_see_the_past_through_an_anchor():
     generator = np.random.default_rng(3)
     features = generator.normal(size=(6000, 3))
@@ -97,6 +98,7 @@ def test_long_streams_see_the_past_through_an_anchor():
     assert np.all(np.abs(found - mean) < 0.5 * deviation)
 
 
+@pytest.mark.long
 def test_a_half_life_beyond_all_rows_forgets_nothing():
     data = wb.zoo.gaussian.simulate(300, seed=1)
     settings = {"num_islands": 4, "num_particles": 32, "chunk_size": 100}

@@ -260,6 +260,7 @@ def noise_at_the_end(data, method, seed, monkeypatch):
         return wb.evidence(GROWTH, given, method, seed=seed), max(noises)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reservoir", [10_000, 900], ids=["all rows kept", "a reservoir"])
 def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
     data = changed_rows()
@@ -280,6 +281,7 @@ def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
     assert noise_at_the_end(data, method, 0, monkeypatch)[1] > 10 * method.noise
 
 
+@pytest.mark.long
 def test_a_run_that_forgets_follows_too():
     """What the chunks add, against the same sum on a grid."""
     data = changed_rows()
@@ -298,6 +300,7 @@ def test_a_run_that_forgets_follows_too():
         assert abs(found.log_evidence - exact) < SIGMAS * found.std_error
 
 
+@pytest.mark.long
 def test_rows_that_are_impossible_at_the_anchor():
     """Uniform(0, a), whose largest row so far is always just below what particles believe."""
     generator = np.random.default_rng(0)
@@ -419,6 +422,7 @@ def test_the_noise_of_a_lead_is_what_it_differs_by():
         assert led.leader.noise <= 3 * actual
 
 
+@pytest.mark.long
 def test_a_row_without_a_curvature_has_no_lead_and_harms_nothing():
     """One of 7,000 rows has no second derivative at x = 0; its gradient is there."""
     generator = np.random.default_rng(5)

@@ -28,6 +28,7 @@ def score(result, exact):
 # --- against exact evidence ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_calibrated_over_seeds():
     exact = wb.zoo.gaussian.log_evidence(DATA[:100])
     results = [wb.evidence(GAUSSIAN, DATA[:100], SMALL, seed=seed) for seed in range(40)]

@@ -137,6 +137,7 @@ def test_a_run_resumes_at_every_chunk(tmp_path, method):
         same_runs(resumed, whole)
 
 
+@pytest.mark.long
 def test_a_run_that_overflowed_its_reservoir_resumes(tmp_path):
     method = dataclasses.replace(SMALL, reservoir=60)
     whole, path = wb.Online(GAUSSIAN, method, seed=4), tmp_path / "run.ckpt"
@@ -147,6 +148,7 @@ def test_a_run_that_overflowed_its_reservoir_resumes(tmp_path):
     same_runs(resumed, whole)
 
 
+@pytest.mark.long
 def test_a_run_with_weights_and_skipped_rows_resumes(tmp_path):
     whole, path = wb.Online(LINEAR, SMALL, seed=2, on_bad_row="skip"), tmp_path / "run.ckpt"
     bad = part(

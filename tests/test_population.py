@@ -60,6 +60,7 @@ def tilted(u):
 COVARIANCE = np.array([[1.0, 1.2], [1.2, 4.0]])
 
 
+@pytest.mark.long
 def test_a_fixed_proposal_is_exact_with_any_number_of_walkers():
     """Resampling six poor draws is biased; taking populations by their mean weight is not."""
     num_chains, walkers = 4000, 6
@@ -153,6 +154,7 @@ def test_one_component_learns_the_weighted_mean_and_covariance():
     np.testing.assert_allclose(root @ root.T, expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_weights_that_hang_on_one_draw_do_not_collapse_the_proposal():
     """A target a thousandth as wide as the first walkers."""
 

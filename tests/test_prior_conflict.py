@@ -44,6 +44,7 @@ def check(method, seeds):
         assert abs(share - 0.5) < 0.06
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["ibis", "sgais"])
 def test_the_mode_that_a_stream_missed_is_joined(method):
     check(method, range(2))

@@ -10,7 +10,7 @@ import types
 import pytest
 from rich.console import Console
 
-from weighbridge import AIS, SGAIS, SMC, Evidence, evidence, zoo
+from weighbridge import AIS, SGAIS, SMC, DataError, Evidence, Online, evidence, zoo
 from weighbridge.core.progress import board, log_lines
 from weighbridge.core.progress import rounds as progress
 from weighbridge.core.progress.board import Notebook, Row, Terminal
@@ -509,3 +509,29 @@ def test_bars_of_chains(monkeypatch):
     bars.say("stopping")
     assert bars.board.rows[""].text == "stopping"
     bars.close()
+
+
+class Told:
+    """A reporter that keeps what is announced, and whether it was closed."""
+
+    def __init__(self):
+        self.lines = []
+
+    def announce(self, text, *, at_once=False):
+        self.lines.append(text)
+
+    def close(self):
+        self.lines.append("closed")
+
+
+def test_online_tells_what_it_does():
+    told = Told()
+    model, rows = zoo.gaussian.model(), zoo.gaussian.simulate(20, seed=1)
+    online = Online(model, SGAIS(num_islands=2, num_particles=8), progress=told)
+    online.update(rows)
+    assert told.lines == ["weighing new rows (the first time also compiling)", "closed"]
+    online.result()
+    assert told.lines[2:] == ["checking", "closed"]
+    with pytest.raises(DataError):
+        online.update([float("nan")])
+    assert told.lines[-1] == "closed", "also after an error"

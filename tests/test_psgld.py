@@ -135,6 +135,7 @@ def test_the_correction_holds_where_the_curvature_varies(decay):
     assert abs(excess[True]) < 0.4 * excess[False]
 
 
+@pytest.mark.long
 def test_sgais_takes_it():
     """Its heat is not measured, so no error is stated; the islands' own spread covers it."""
     result, exact = sgais(wb.PSGLD(0.1))

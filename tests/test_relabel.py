@@ -348,6 +348,7 @@ def gaps(position):
     return np.abs(mu[:, 0] - mu[:, 1])
 
 
+@pytest.mark.long
 def test_moves_that_know_the_labels_leave_the_posterior_as_it_is():
     """Labels overlap here: moves that leave the cell and are relabelled would be biased."""
     data = np.resize([-0.7, 0.2, 1.5, 1.1], 64)

@@ -171,6 +171,7 @@ def test_an_error_of_few_islands_must_be_surely_small():
     assert result.flags == ()
 
 
+@pytest.mark.long
 def test_a_tolerance_begins_with_half_of_the_islands():
     data, model = wb.zoo.gaussian.simulate(100, seed=1), wb.zoo.gaussian.model()
 

@@ -78,6 +78,7 @@ def test_a_random_order_has_every_row_once_and_follows_from_the_seed():
     assert np.any(first != taken(0, first_island=8)[0])
 
 
+@pytest.mark.long
 def test_sorted_rows_are_weighed_in_random_order():
     data = sorted_rows()
     exact = wb.zoo.linear.log_evidence(data)
@@ -133,6 +134,7 @@ def test_no_rows_are_no_rows_in_any_order():
             wb.evidence(wb.zoo.linear.model(), nothing, method)
 
 
+@pytest.mark.long
 def test_rounds_of_a_tolerance_have_orders_of_their_own():
     model = wb.zoo.mixture.model(2, 1)
     rows = np.sort(np.random.default_rng(0).normal(size=(300, 1)), axis=0)

@@ -167,6 +167,7 @@ def test_mini_batches_of_rows_give_metric_and_gradient():
     assert_covariance(chains, np.array([[variance]]), mean)
 
 
+@pytest.mark.long
 def test_sgais_takes_it_and_states_an_error():
     result, exact = sgais(wb.RiemannianSGHMC(0.1, 0.2, estimate_noise=True))
     assert abs(result.log_evidence - exact) < 5 * result.std_error

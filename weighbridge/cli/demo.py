@@ -37,7 +37,7 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     began = time.perf_counter()
     stream = mixture.simulate_shift(num_rows, change_points=CHANGE_POINTS, seed=seed)
     models = {f"mixture:{k}": mixture.model(k) for k in COMPONENTS}
-    online = OnlineComparison(models, METHOD, seed, changes=CHANGES)
+    online = OnlineComparison(models, METHOD, seed, changes=CHANGES, progress=False)
     reporter = choose_reporter(True)
     reporter.start(num_rows)
     try:

@@ -223,6 +223,7 @@ class _Watch:
         self.place: dict[str, Any] | None = None
         self.saved_rows, self.problem = 0, ""
         self.comparison = self._resumed() or self._fresh()
+        self.comparison.progress = False  # the display tells
         self.began = time.monotonic()
         self.summary_seconds = 0.0
         self.last_change = ""

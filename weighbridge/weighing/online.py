@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weighbridge.core import checkpoint_file
+from weighbridge.core.progress.rounds import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.core.turns import Turns
 from weighbridge.data.checking import RowPolicy
 from weighbridge.data.values import TableReader
@@ -43,8 +44,11 @@ class Online:
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
         changes: looks for changes of the stream, and says what to do about them; None does not.
+        progress: True or False, or a reporter; by default an update or a result that lasts is
+            told on a terminal or in a notebook, and elsewhere if it takes more than 10 s.
 
     Attributes:
+        progress: as it was given; it may be changed, and is not saved.
         extra: what was saved beside the run that was loaded, such as the cursor of its source.
 
     >>> import weighbridge as wb
@@ -65,8 +69,9 @@ class Online:
         on_bad_row: RowPolicy = "raise",
         quarantine: str | Path | None = None,
         changes: Changes | None = None,
+        progress: bool | Reporter | None = None,
     ) -> None:
-        self.seed, self.on_bad_row = seed, on_bad_row
+        self.seed, self.on_bad_row, self.progress = seed, on_bad_row, progress
         self.extra: dict[str, Any] = {}
         self.quarantine = quarantine
         self._turns = Turns("This wb.Online")
@@ -101,12 +106,16 @@ class Online:
         return self._turns.take(self._update, data)
 
     def _update(self, data: Any) -> Update:
-        with self._reader.undoable():
+        with self._reader.undoable(), telling(self.progress, WEIGHING):
             return update_session(self._session, self._reader(data))
 
     def result(self) -> Evidence:
         """The evidence of everything seen, with the posterior and the path."""
-        return self._turns.take(self._session.result)
+        return self._turns.take(self._result)
+
+    def _result(self) -> Evidence:
+        with telling(self.progress, CHECKING):
+            return self._session.result()
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the run to one file, whole or not at all.

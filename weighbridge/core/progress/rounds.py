@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
+from collections.abc import Iterator
 from typing import Protocol, TextIO
 
 from weighbridge.core.progress import board
+from weighbridge.core.progress.announcing import announce
 from weighbridge.core.progress.board import Board, Row, Screen, Terminal, choose_screen
 from weighbridge.core.progress.log_lines import LineLog
 from weighbridge.core.progress.pace import Pace, in_words
 
 COMPILING = "compiling"
 CHECKING = "checking"
+# A first update compiles what it needs.
+WEIGHING = "weighing new rows (the first time also compiling)"
 
 
 class Reporter(Protocol):
@@ -287,6 +292,17 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
         return Bar(screen)
     # A program without windows has no stream at all.
     return Silent() if sys.stderr is None else Lines(sys.stderr, unasked=progress is None)
+
+
+@contextlib.contextmanager
+def telling(progress: bool | Reporter | None, text: str) -> Iterator[None]:
+    """A block of work that is told about while it lasts; one that ends at once shows nothing."""
+    reporter = choose_reporter(progress)
+    announce(reporter, text)
+    try:
+        yield
+    finally:
+        reporter.close()
 
 
 def is_watched(reporter: Reporter) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weighbridge.core import checkpoint_file
+from weighbridge.core.progress.rounds import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.turns import Turns
@@ -59,9 +60,12 @@ class OnlineComparison:
             ROW" joins where NAME found one: its evidence is that of NAME on the rows before times
             that of the rows after from the prior, and its prior odds are those of NAME times
             ``changes_per_row``.
+        progress: True or False, or a reporter; by default an update or a result that lasts is
+            told on a terminal or in a notebook, and elsewhere if it takes more than 10 s.
 
     Attributes:
         history: a table with an entry for each update.
+        progress: as it was given; it may be changed, and is not saved.
         extra: what was saved beside the run that was loaded, such as the cursor of its source.
 
     >>> import weighbridge as wb
@@ -84,7 +88,9 @@ class OnlineComparison:
         on_bad_row: RowPolicy = "raise",
         quarantine: str | Path | None = None,
         changes: Changes | None = None,
+        progress: bool | Reporter | None = None,
     ) -> None:
+        self.progress = progress
         self._entrants = Entrants(models, method, seed, prior_odds, on_bad_row, quarantine, changes)
         self.seed, self.on_bad_row, self.quarantine = seed, on_bad_row, quarantine
         self._turns = Turns("This wb.OnlineComparison")
@@ -153,7 +159,8 @@ class OnlineComparison:
         return compare_results(results, prior_odds, self.seed)
 
     def _results(self) -> tuple[dict[str, Evidence], dict[str, float]]:
-        return self._entrants.results(), dict(self.prior_odds)
+        with telling(self.progress, CHECKING):
+            return self._entrants.results(), dict(self.prior_odds)
 
     def predict(
         self,
@@ -210,6 +217,7 @@ class OnlineComparison:
             restored_on_error(self.history),
             restored_on_error(entrants),
             entrants.contest.undoable(),
+            telling(self.progress, WEIGHING),
         ):
             return self._absorb(data, identifier, unread)
 
