@@ -94,7 +94,7 @@ POSTERIOR = record(
         "remarks": items(text),
         "max_depth": maybe(whole()),
         "leaves": items(whole()),
-        "plain": record({}, STANDING),
+        "plain": record({}, {**STANDING, "schema": text}),
     },
     {**ABOUT, "columns_left_out": items(text)},  # older files do not tell these
 )
@@ -140,7 +140,8 @@ def check_posterior(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
     if wanted != set(arrays):
         raise ValueError(f"the arrays {sorted(wanted ^ set(arrays))[:5]} are missing or too many")
     sizes = check_arrays(arrays, POSTERIOR_ARRAYS)
-    if plain and set(plain) != set(STANDING):
+    # Files of 0.1 have no schema: their draws are read, and their chains do not go on.
+    if plain and set(plain) - {"schema"} != set(STANDING):
         raise ValueError(f"where the chains stand is not told by {sorted(plain)}")
     if bool(plain) != bool(leaves) or len(plain.get("num_done", ())) != len(leaves):
         raise ValueError(f"{len(leaves)} chains are saved, and {plain.get('num_done')} of steps")
