@@ -11,7 +11,7 @@ import numpy as np
 from weighbridge.admission import require_model
 from weighbridge.base import DataError, PyTree
 from weighbridge.data import join, num_rows
-from weighbridge.estimators.host_likelihood import as_numpy
+from weighbridge.estimators.host_likelihood import RandomLikelihoodError, as_numpy
 from weighbridge.model import Model, draw_positions, unravel_positions
 from weighbridge.model_check.exchangeable import check_exchangeable
 from weighbridge.model_check.likelihood import (
@@ -82,6 +82,10 @@ def _checks(model: Model, values: PyTree, seed: int) -> Iterator[Check]:
         case = prepare(model, values, position)
     except DataError:
         raise
+    except RandomLikelihoodError:
+        yield Check("runs", True, "one number for all the data, on the host")
+        yield told_deterministic(False)
+        return
     except Exception as error:
         said = str(error).splitlines()[0] if str(error) else "the log-likelihood fails"
         if model.log_likelihood is not None and is_random_row(model, values):
