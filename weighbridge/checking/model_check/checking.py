@@ -31,7 +31,7 @@ from weighbridge.data.values import num_rows
 from weighbridge.models.gate import require_model
 from weighbridge.models.model import Model, draw_positions, unravel_positions
 from weighbridge.models.targets.density import Target
-from weighbridge.models.targets.host import as_numpy
+from weighbridge.models.targets.host import RandomLikelihoodError, as_numpy
 
 # Prior draws at which the log-likelihood is computed, and those for what is costlier.
 NUM_DRAWS = 256
@@ -85,6 +85,10 @@ def _checks(model: Model, values: PyTree, seed: int) -> Iterator[Check]:
         case = prepare(model, values, position)
     except DataError:
         raise
+    except RandomLikelihoodError:
+        yield Check("runs", True, "one number for all the data, on the host")
+        yield told_deterministic(False)
+        return
     except Exception as error:
         said = str(error).splitlines()[0] if str(error) else "the log-likelihood fails"
         if model.log_likelihood is not None and is_random_row(model, values):

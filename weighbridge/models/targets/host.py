@@ -31,6 +31,10 @@ KEPT_CLOUDS = 4
 Named = dict[str, np.ndarray]
 
 
+class RandomLikelihoodError(ModelError):
+    """A log-likelihood on the host that gives another number for the same parameters."""
+
+
 class HostLikelihood:
     """The total log-likelihood of a model as a function on the host, called in batches.
 
@@ -98,7 +102,7 @@ class HostLikelihood:
         ask = self._batch if self._takes_batches else self._each
         first, second = ask(parameters), ask(parameters)
         if not np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True):
-            raise ModelError(
+            raise RandomLikelihoodError(
                 "total_log_likelihood is random: called twice on the host with "
                 f"{describe_parameters({n: v[0] for n, v in parameters.items()})} it returned "
                 f"{float(first[0])!r} and {float(second[0])!r}. Take the random numbers out of it, "
