@@ -23,7 +23,7 @@ COUNT = 150
 
 def make_evidence(path):
     draws = {"mu": np.arange(4.0), "w": np.ones((4, 2))}
-    trace = wb.result.Trace(rows=np.array([5.0, 9.0]), log_evidence=np.array([-4.0, -9.0]))
+    trace = wb.Trace(rows=np.array([5.0, 9.0]), log_evidence=np.array([-4.0, -9.0]))
     wb.Evidence(
         log_evidence=-9.0,
         std_error=0.1,

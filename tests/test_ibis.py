@@ -12,6 +12,7 @@ import weighbridge as wb
 from weighbridge.estimators.annealing.step import anneal_step
 from weighbridge.estimators.ibis.look_ahead import look_ahead
 from weighbridge.estimators.ibis.row_store import FIRST_CAPACITY, Store
+from weighbridge.models.targets.rows import Rows
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
 BOUND = 5.5
@@ -162,7 +163,7 @@ def test_looking_ahead_stops_before_the_weights_degenerate():
     with jax.enable_x64(True):
         run = dataclasses.replace(SMALL, num_islands=1, num_particles=2).start(model)
         cloud = run.cloud._replace(position=jnp.array([[[0.0], [1.0]]]))
-        rows = wb.target.Rows(np.full(8, -0.5), np.array([1.0, 2.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]))
+        rows = Rows(np.full(8, -0.5), np.array([1.0, 2.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]))
         total = -0.5 * np.cumsum(rows.weight)
         ess = (1 + np.exp(total)) ** 2 / (1 + np.exp(2 * total))
         for threshold in (0.51, 0.6, 0.7):
