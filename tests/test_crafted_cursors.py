@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from weighbridge.feeds.cursors import check_not_behind, rows_before
 from weighbridge.feeds.directory import DirectoryFeed
 from weighbridge.feeds.iterables import IterableFeed
 
-NAMES = ["../other.csv", "/etc/hostname", "a/../../b.csv", "..", ".", "", "a\0.csv", "..\\b.csv"]
+NAMES = ["../other.csv", "/etc/hostname", "a/../../b.csv", "..", ".", "", "a\0.csv", "\ud800.csv"]
 
 
 def write_csv(path, numbers):
@@ -61,6 +62,21 @@ def test_a_cursor_does_not_lead_out_of_the_folder(folder, name):
         chunks(feed, 3, cursor)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no such names there")
+@pytest.mark.parametrize("name", [b"m\xff\xfe.csv", b"m\\n.csv", b"m\x1b[2J.csv"])
+def test_a_run_on_files_with_odd_names_can_be_resumed(folder, name):
+    """What the system allows as a name is a place, and an identifier that was seen."""
+    write_csv(folder / os.fsdecode(name), range(9, 20))
+    feed, continuity = DirectoryFeed(folder), Continuity()
+    stream = chunks(feed, 10, None, continuity)
+    first = next(stream)
+    plain = json.loads(json.dumps([first.cursor, stream.continuity_state]))
+    again = Continuity()
+    again.restore(plain[1])
+    rest = chunks(feed, 10, plain[0], again)
+    assert [float(y) for chunk in rest for y in column(chunk.values)] == list(range(10, 20))
+
+
 @pytest.mark.parametrize("kind", ["memory", "list", "folder", "files", "lines"])
 def test_any_crafted_cursor_is_refused_or_a_place(tmp_path, folder, kind):
     """Rows that are read from it are some of the source's own, and none of them twice."""
@@ -85,7 +101,7 @@ def test_any_crafted_cursor_is_refused_or_a_place(tmp_path, folder, kind):
 def test_an_offset_beyond_a_block_loses_no_rows_silently(folder):
     feed = DirectoryFeed(folder)
     cursor = {**next(chunks(feed, 3)).cursor, "offset": 6}
-    with pytest.raises(DataError, match="after row 6 of a block that has 5"):
+    with pytest.raises(DataError, match="5 rows in a block, and reading was to go on at row 6"):
         list(chunks(feed, 3, cursor))
 
 

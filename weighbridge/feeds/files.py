@@ -17,6 +17,7 @@ from weighbridge.feeds.base import (
     from_offset,
     unread_between,
 )
+from weighbridge.feeds.file_identity import shown
 from weighbridge.sources import (
     FileChangedError,
     NoRowsError,
@@ -149,7 +150,7 @@ def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
         return ()
     first = unread[0][1]
     more = f" ({len(unread):,} rows of this block cannot be read)" if len(unread) > 1 else ""
-    text = f"Line {first.line} of {name} cannot be read{more}: {first.reason}"
+    text = f"Line {first.line} of {shown(name)} cannot be read{more}: {first.reason}"
     return (Notice("unreadable", first.line, text),)
 
 
