@@ -216,5 +216,5 @@ NAMES = {
     "gone_for_a_moment": "the folder gone for a moment",
 }
 KINDS = tuple(
-    Kind("folder", name, functools.partial(attack_folder, step), 20) for step, name in NAMES.items()
+    Kind("folder", name, functools.partial(attack_folder, step), 12) for step, name in NAMES.items()
 )

@@ -112,5 +112,5 @@ NAMES = {
     "gone": "removed, and a new one begun",
 }
 KINDS = tuple(
-    Kind("log", name, functools.partial(attack_log, step), 25) for step, name in NAMES.items()
+    Kind("log", name, functools.partial(attack_log, step), 12) for step, name in NAMES.items()
 )
