@@ -118,8 +118,8 @@ class Folder:
 class Follower:
     """A reader of a source that is followed."""
 
-    def __init__(self, source: Path | str) -> None:
-        self.source, self.reader = source, Reader("raise")
+    def __init__(self, source: Path | str, policy: str = "raise") -> None:
+        self.source, self.reader = source, Reader(policy)
         self.stream: Chunks | None = None
 
     def look(self) -> None:
@@ -157,7 +157,8 @@ def history(path: Path, step: str, seed: int, *, kills: bool) -> tuple[Reading, 
     """One history of a folder, always the same for a seed, read with or without kills."""
     when = random.Random(seed + 1)
     folder = Folder(path, random.Random(seed))
-    follower = Follower(folder.path)
+    # Half a row, which a truncated file ends with, is a matter of the row policy.
+    follower = Follower(folder.path, "skip" if step == "truncate" else "raise")
     steps = ["new_file", "new_file", step, "new_file", step, "new_file"]
     for number, told in enumerate(steps):
         if told == "gone_for_a_moment":
@@ -184,7 +185,7 @@ def attack_folder(step: str, place: Place) -> Verdict:
     if step in TOLD and not told:
         return Verdict(Came.SILENT, "what cannot be read is passed over without a word")
     for found in (alone, killed):
-        verdict = judge(found, written)
+        verdict = judge(found, written, 2 if step == "truncate" else 0)
         if verdict.came.is_fault:
             return verdict
     # Rows that are destroyed before a kill was made good are gone: that must be told.

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.weather import memory
 from benchmarks.weather.verdict import Came, Verdict
-from weighbridge.data import RowChecker
+from weighbridge.data import RowChecker, num_rows
 from weighbridge.feeds import Chunk, Chunks, Continuity, chunks, open_feed
 
 Row = tuple[float, ...]
@@ -98,8 +98,9 @@ class Reader:
         """Count the rows of a chunk, and remember the place after it."""
         self.told += [notice.text for notice in chunk.notices]
         values = self._checker(chunk.values)
-        columns = [column.reshape(len(column), -1) for column in values.values()]
-        self.rows += [tuple(row) for row in np.concatenate(columns, axis=1).tolist()]
+        if num_rows(values):  # else all of them are bad
+            columns = [column.reshape(len(column), -1) for column in values.values()]
+            self.rows += [tuple(row) for row in np.concatenate(columns, axis=1).tolist()]
         self.cursor = json.loads(json.dumps(chunk.cursor))
         self.continuity = json.loads(json.dumps(stream.continuity_state))
 
