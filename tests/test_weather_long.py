@@ -6,6 +6,7 @@ The same as `benchmarks.attacks` and `benchmarks.week`, with fewer of each.
 import shutil
 
 import pytest
+
 from benchmarks.weather.catalogue import CATALOGUE
 from benchmarks.weather.verdict import Came
 from benchmarks.weather.worker import answer
