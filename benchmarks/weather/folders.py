@@ -181,6 +181,8 @@ def attack_folder(step: str, place: Place) -> Verdict:
         killed, _ = history(place.folder / "killed", step, seed, kills=True)
     except WeighbridgeError as error:
         return Verdict(Came.STOPPED, str(error))
+    if step in ARRIVAL:
+        alone, killed = _in_order(alone, written), _in_order(killed, written)
     told = alone.told and (killed.told or step == "gone_for_a_moment")  # it may miss the moment
     if step in TOLD and not told:
         return Verdict(Came.SILENT, "what cannot be read is passed over without a word")
@@ -200,6 +202,14 @@ def attack_folder(step: str, place: Place) -> Verdict:
     return verdict
 
 
+def _in_order(found: Reading, written: list[Row]) -> Reading:
+    """The same rows in the order in which they were written."""
+    places = {row: place for place, row in enumerate(written)}
+    return found._replace(rows=sorted(found.rows, key=lambda row: places.get(row, -1)))
+
+
+# Rows of earlier files are read as they are found: a kill may change the order, and no row.
+ARRIVAL = ("append_earlier", "rewrite")
 # What a user must be told, though no row is lost.
 TOLD = ("loop", "fifo", "replace", "truncate", "gone_for_a_moment")
 # What takes rows away that were there.
