@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-for-the-demo
 PEERS := .venv-peers
 ARVIZ0 := .venv-arviz0
 
-.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online calibrate clean
+.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather calibrate clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/weighbridge demo
@@ -58,6 +58,11 @@ bench-online: $(STAMP)
 	$(BIN)/python -m benchmarks.changes
 	$(BIN)/python -m benchmarks.kills
 	$(BIN)/python -m benchmarks.long_watch
+
+# Hostile inputs and faults, and a week of rough weather in minutes. Needs redis-server for all of it.
+bench-weather: $(STAMP)
+	$(BIN)/python -m benchmarks.attacks
+	$(BIN)/python -m benchmarks.week
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.calibrate

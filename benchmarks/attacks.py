@@ -29,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of attacks")
     parser.add_argument("--only", default="", help="kinds whose name begins so")
+    parser.add_argument("--workers", type=int, default=3, help="kinds that are tried at a time")
     parser.add_argument("--output", type=Path, default=RESULTS)
     return parser
 
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = [kind for key, kind in CATALOGUE.items() if key.startswith(asked.only)]
     began = time.perf_counter()
     records = []
-    for record in run_all(kinds, asked.scale):
+    for record in run_all(kinds, asked.scale, asked.workers):
         records.append(record)
         if record.came.is_fault:
             print(f"{record.kind} (seed {record.seed}): {record.came.value}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from weighbridge.data.feeds.directory import DirectoryFeed
 from weighbridge.data.feeds.iterables import IterableFeed
 from weighbridge.data.feeds.opening import open_feed
 
-NAMES = ["../other.csv", "/etc/hostname", "a/../../b.csv", "..", ".", "", "a\0.csv", "..\\b.csv"]
+NAMES = ["../other.csv", "/etc/hostname", "a/../../b.csv", "..", ".", "", "a\0.csv", "\ud800.csv"]
 
 
 def write_csv(path, numbers):
@@ -61,6 +62,21 @@ def test_a_cursor_does_not_lead_out_of_the_folder(folder, name):
     cursor = {**next(chunks(feed, 3)).cursor, "name": name}
     with pytest.raises(DataError, match="This is no place in files in"):
         chunks(feed, 3, cursor)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such names there")
+@pytest.mark.parametrize("name", [b"m\xff\xfe.csv", b"m\\n.csv", b"m\x1b[2J.csv"])
+def test_a_run_on_files_with_odd_names_can_be_resumed(folder, name):
+    """What the system allows as a name is a place, and an identifier that was seen."""
+    write_csv(folder / os.fsdecode(name), range(9, 20))
+    feed, continuity = DirectoryFeed(folder), Continuity()
+    stream = chunks(feed, 10, None, continuity)
+    first = next(stream)
+    plain = json.loads(json.dumps([first.cursor, stream.continuity_state]))
+    again = Continuity()
+    again.restore(plain[1])
+    rest = chunks(feed, 10, plain[0], again)
+    assert [float(y) for chunk in rest for y in column(chunk.values)] == list(range(10, 20))
 
 
 @pytest.mark.parametrize("kind", ["memory", "list", "folder", "files", "lines"])

@@ -149,6 +149,8 @@ def test_bad_entries_follow_the_row_policy(server):
         list(chunks(RedisStream(server.url, "s"), 100))
     (chunk,) = chunks(open_feed(f"{server.url}?stream=s", on_bad_row="skip"), 100)
     assert [notice.kind for notice in chunk.notices] == ["unreadable"] * 2
+    # A name would be that of a file, which the quarantine has a line for beside those of rows.
+    assert all(isinstance(notice.identifier, int) for notice in chunk.notices)
     checker = RowChecker("skip")
     assert checker(chunk.values)["y"].tolist() == [*Y[:5], 0.5]
     assert (checker.rows_read, checker.rows_skipped) == (9, 3)

@@ -247,3 +247,17 @@ def test_standardised_rows_are_put_aside_as_they_came(tmp_path):
     weigh(["linear"], table, SMALL, 0, "quarantine", Silent(), Limits(), quarantine)
     (line,) = [json.loads(line) for line in quarantine.read_text().splitlines()]
     assert line["values"] == {"a": 200.0, "y": "NaN"}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+def test_ragged_rows_of_other_bytes_are_told_like_others(tmp_path, policy):
+    """Two of them, of which one is no UTF-8: Arrow cannot show that one."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"x,y\n1,2\n,3,4\n5\xa66\n7,8\n")
+    if policy == "raise":
+        with refuses("line 3 has 3 fields"):
+            list(chunks(open_feed(path), 10))
+        return
+    (chunk,) = chunks(open_feed(path, on_bad_row=policy), 10)
+    np.testing.assert_array_equal(chunk.values["y"], [2, np.nan, np.nan, 8])
+    assert [row for row, _ in chunk.unread] == [1, 2]

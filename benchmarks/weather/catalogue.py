@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.weather import (
+    crafted_files,
     events,
     folders,
     hostile_binary,
@@ -13,5 +14,5 @@ from benchmarks.weather import (
 )
 from benchmarks.weather.verdict import Kind
 
-MODULES = (hostile_text, hostile_binary, folders, logs, redis_streams, runs, events)
+MODULES = (hostile_text, hostile_binary, folders, logs, redis_streams, runs, crafted_files, events)
 CATALOGUE: dict[str, Kind] = {kind.key: kind for module in MODULES for kind in module.KINDS}

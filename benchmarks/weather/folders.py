@@ -108,7 +108,7 @@ class Folder:
 
     def gone_for_a_moment(self, look: Callable[[], None]) -> None:
         """The folder itself is away while it is looked at, and comes back."""
-        away = self.path.with_name("away")
+        away = self.path.with_name(f"{self.path.name}-away")
         os.rename(self.path, away)
         look()
         os.rename(away, self.path)
@@ -118,8 +118,8 @@ class Folder:
 class Follower:
     """A reader of a source that is followed."""
 
-    def __init__(self, source: Path | str) -> None:
-        self.source, self.reader = source, Reader("raise")
+    def __init__(self, source: Path | str, policy: str = "raise") -> None:
+        self.source, self.reader = source, Reader(policy)
         self.stream: Chunks | None = None
 
     def look(self) -> None:
@@ -133,6 +133,11 @@ class Follower:
             if chunk is not None:
                 self.reader.take(chunk, self.stream)
         self.reader.told += [notice.text for notice in self.stream.take_notices()]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has begun, and was not killed since."""
+        return self.stream is not None
 
     def kill(self) -> None:
         """What was read and not handed out is forgotten."""
@@ -152,11 +157,13 @@ def history(path: Path, step: str, seed: int, *, kills: bool) -> tuple[Reading, 
     """One history of a folder, always the same for a seed, read with or without kills."""
     when = random.Random(seed + 1)
     folder = Folder(path, random.Random(seed))
-    follower = Follower(folder.path)
+    # Half a row, which a truncated file ends with, is a matter of the row policy.
+    follower = Follower(folder.path, "skip" if step == "truncate" else "raise")
     steps = ["new_file", "new_file", step, "new_file", step, "new_file"]
     for number, told in enumerate(steps):
         if told == "gone_for_a_moment":
-            folder.gone_for_a_moment(follower.look)
+            # To begin without the folder is refused, and whoever did it begins again later.
+            folder.gone_for_a_moment(follower.look if follower.is_there else lambda: None)
         else:
             getattr(folder, told)()
         if number:  # else no row may be there yet
@@ -174,13 +181,18 @@ def attack_folder(step: str, place: Place) -> Verdict:
         killed, _ = history(place.folder / "killed", step, seed, kills=True)
     except WeighbridgeError as error:
         return Verdict(Came.STOPPED, str(error))
-    if step in TOLD and not (alone.told and killed.told):
+    if step in ARRIVAL:
+        alone, killed = _in_order(alone, written), _in_order(killed, written)
+    told = alone.told and (killed.told or step == "gone_for_a_moment")  # it may miss the moment
+    if step in TOLD and not told:
         return Verdict(Came.SILENT, "what cannot be read is passed over without a word")
     for found in (alone, killed):
-        verdict = judge(found, written)
+        verdict = judge(found, written, 2 if step == "truncate" else 0)
         if verdict.came.is_fault:
             return verdict
-    if alone.rows != killed.rows:
+    # Rows that are destroyed before a kill was made good are gone: that must be told.
+    excused = step in DESTROYS and killed.told
+    if alone.rows != killed.rows and not excused:
         return Verdict(
             Came.DIFFERENT,
             f"{len(alone.rows)} rows uninterrupted, {len(killed.rows)} resumed, of {len(written)}",
@@ -190,8 +202,18 @@ def attack_folder(step: str, place: Place) -> Verdict:
     return verdict
 
 
+def _in_order(found: Reading, written: list[Row]) -> Reading:
+    """The same rows in the order in which they were written."""
+    places = {row: place for place, row in enumerate(written)}
+    return found._replace(rows=sorted(found.rows, key=lambda row: places.get(row, -1)))
+
+
+# Rows of earlier files are read as they are found: a kill may change the order, and no row.
+ARRIVAL = ("append_earlier", "rewrite")
 # What a user must be told, though no row is lost.
-TOLD = ("loop", "fifo", "gone_for_a_moment")
+TOLD = ("loop", "fifo", "replace", "truncate", "gone_for_a_moment")
+# What takes rows away that were there.
+DESTROYS = ("replace", "truncate")
 NAMES = {
     "append": "rows appended to the newest file",
     "append_earlier": "rows appended to any file",
@@ -205,5 +227,5 @@ NAMES = {
     "gone_for_a_moment": "the folder gone for a moment",
 }
 KINDS = tuple(
-    Kind("folder", name, functools.partial(attack_folder, step), 20) for step, name in NAMES.items()
+    Kind("folder", name, functools.partial(attack_folder, step), 12) for step, name in NAMES.items()
 )

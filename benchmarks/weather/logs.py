@@ -8,7 +8,7 @@ import random
 import shutil
 from pathlib import Path
 
-from benchmarks.weather.folders import Follower
+from benchmarks.weather.folders import SIZE, Follower
 from benchmarks.weather.rows import Reading, Row, draw, json_lines, judge
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
 from weighbridge import WeighbridgeError
@@ -22,9 +22,9 @@ class Log:
         self.rows: list[Row] = []
         path.write_text("")
 
-    def write(self, half: bool = False) -> None:
+    def write(self, least: int = 1, *, half: bool = False) -> None:
         """More lines at the end, the last of them in two pieces if it is asked for."""
-        rows = draw(self.luck, self.luck.randint(1, 30))
+        rows = draw(self.luck, self.luck.randint(least, 30))
         text = json_lines(rows)
         self.rows += rows
         cut = len(text) - 5 if half else len(text)
@@ -67,9 +67,11 @@ def history(path: Path, step: str, seed: int, *, kills: bool) -> tuple[Reading, 
     luck, when = random.Random(seed), random.Random(seed + 1)
     log = Log(path / "rows.jsonl", luck)
     follower = Follower(log.path)
-    for _ in range(4):
+    log.write(SIZE)  # who is killed before the first chunk begins anew, at what is there then
+    for number in range(4):
         log.write(half=luck.random() < 0.5)
-        if step in ("copy_truncate", "gone") or luck.random() < 0.5:
+        # Who has never looked does not know of the file before.
+        if number == 0 or step in ("copy_truncate", "gone") or luck.random() < 0.5:
             follower.look()
         if kills and when.random() < 0.5:
             follower.kill()
@@ -110,5 +112,5 @@ NAMES = {
     "gone": "removed, and a new one begun",
 }
 KINDS = tuple(
-    Kind("log", name, functools.partial(attack_log, step), 25) for step, name in NAMES.items()
+    Kind("log", name, functools.partial(attack_log, step), 12) for step, name in NAMES.items()
 )

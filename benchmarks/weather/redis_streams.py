@@ -116,7 +116,7 @@ NAMES = {
 }
 # Without a server there is nothing to attack.
 KINDS = tuple(
-    Kind("Redis", name, functools.partial(attack_stream, step), 5, seconds=180)
+    Kind("Redis", name, functools.partial(attack_stream, step), 3, seconds=180)
     for step, name in NAMES.items()
     if shutil.which("redis-server")
 )

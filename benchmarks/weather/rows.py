@@ -17,6 +17,7 @@ from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import Chunk, Chunks, chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.values import num_rows
 
 Row = tuple[float, ...]
 NAMES = ("a", "y")
@@ -100,8 +101,9 @@ class Reader:
         """Count the rows of a chunk, and remember the place after it."""
         self.told += [notice.text for notice in chunk.notices]
         values = self._checker(chunk.values)
-        columns = [column.reshape(len(column), -1) for column in values.values()]
-        self.rows += [tuple(row) for row in np.concatenate(columns, axis=1).tolist()]
+        if num_rows(values):  # else all of them are bad
+            columns = [column.reshape(len(column), -1) for column in values.values()]
+            self.rows += [tuple(row) for row in np.concatenate(columns, axis=1).tolist()]
         self.cursor = json.loads(json.dumps(chunk.cursor))
         self.continuity = json.loads(json.dumps(stream.continuity_state))
 

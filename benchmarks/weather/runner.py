@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from benchmarks.weather.verdict import Came, Kind
@@ -96,12 +97,22 @@ class Runner:
         return self._process.stdout.readline() if ready else None
 
 
-def run_all(kinds: Iterable[Kind], scale: float = 1.0) -> Iterator[Record]:
-    """All attacks of these kinds; with a scale below 1 fewer of each, but at least one."""
+def run_all(kinds: Sequence[Kind], scale: float = 1.0, workers: int = 1) -> Iterator[Record]:
+    """All attacks of these kinds; with a scale below 1 fewer of each, but at least one.
+
+    Args:
+        kinds: what to try.
+        scale: of the number of attacks.
+        workers: kinds that are tried at a time, each in a process of its own.
+    """
+    with ThreadPoolExecutor(workers) as pool:
+        for records in pool.map(lambda kind: _run_kind(kind, scale), kinds):
+            yield from records
+
+
+def _run_kind(kind: Kind, scale: float) -> list[Record]:
     runner = Runner()
     try:
-        for kind in kinds:
-            for seed in range(max(1, round(scale * kind.times))):
-                yield runner.run(kind, seed)
+        return [runner.run(kind, seed) for seed in range(max(1, round(scale * kind.times)))]
     finally:
         runner.close()

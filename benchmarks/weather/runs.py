@@ -211,9 +211,9 @@ def _wait_for_rows(run: Path, rows: int) -> None:
 
 
 KINDS = (
-    Kind("values", "one row far beyond the others", huge_value, 40, seconds=180),
-    Kind("values", "nanoseconds as a feature", nanoseconds, 10, seconds=180),
-    Kind("runs", "updates from several threads", threads, 10, seconds=180),
-    Kind("runs", "a run taken along by fork", fork, 3, seconds=300, fresh=True),
-    Kind("runs", "two watches in one directory", two_watches, 3, seconds=400),
+    Kind("values", "one row far beyond the others", huge_value, 15, seconds=180),
+    Kind("values", "nanoseconds as a feature", nanoseconds, 5, seconds=180),
+    Kind("runs", "updates from several threads", threads, 4, seconds=180),
+    Kind("runs", "a run taken along by fork", fork, 2, seconds=300, fresh=True),
+    Kind("runs", "two watches in one directory", two_watches, 2, seconds=400),
 )

@@ -85,7 +85,8 @@ class Supervised:
 
     def saved_rows(self) -> int:
         """Rows of the newest checkpoint."""
-        names = os.listdir(self.directory / "checkpoints") if self.directory.exists() else []
+        folder = self.directory / "checkpoints"
+        names = os.listdir(folder) if folder.exists() else []
         found = [re.fullmatch(r"checkpoint-(\d+)-(\d+)\.safetensors", name) for name in names]
         return max(((int(m[1]), int(m[2])) for m in found if m), default=(0, 0))[1]
 

@@ -41,7 +41,7 @@ def main() -> int:
         CHUNK,
         follow=not still,
         on_bad_row="quarantine",
-        keeping=Keeping(3, CHUNK, None),
+        keeping=Keeping(3, 1, None),  # after every chunk, however many of its rows are bad
     )
     try:
         table = Table(source, features="y")

@@ -67,6 +67,12 @@ def text(value: Any, where: str) -> None:
         raise _unexpected(value, where, "a text")
 
 
+def any_text(value: Any, where: str) -> None:
+    """A text that is only held against others, such as a file's name, which may be any bytes."""
+    if not isinstance(value, str):
+        raise _unexpected(value, where, "a text")
+
+
 def truth(value: Any, where: str) -> None:
     """True or false."""
     if not isinstance(value, bool):
@@ -155,12 +161,10 @@ def record(
 
 
 def anything(value: Any, where: str, depth: int = 0) -> None:
-    """Plain values of any kind, not nested without end."""
+    """Plain values of any kind, texts of any kind too, not nested without end."""
     if depth > DEEPEST:
         raise ValueError(f"{where} is nested more than {DEEPEST} times")
-    if isinstance(value, str):
-        text(value, where)
-    elif isinstance(value, list):
+    if isinstance(value, list):
         for item in value:
             anything(item, where, depth + 1)
     elif isinstance(value, dict):

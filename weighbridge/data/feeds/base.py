@@ -29,7 +29,8 @@ class Notice(NamedTuple):
             file could not be read, or not to its end, and is set aside), "changed" (the source
             is not what it was; nothing is lost) or "connection" (a server was lost, or has come
             back).
-        identifier: of the parcel or the place that it is about.
+        identifier: of the parcel or the place that it is about; of what is unreadable, the name of
+            a file or the number of a row, which the row policy deals with.
         text: what to tell.
     """
 

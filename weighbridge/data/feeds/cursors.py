@@ -8,12 +8,22 @@ feed follows within its folder (such as a link that was put there) is up to the 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from weighbridge.core.errors import CheckpointError, DataError
-from weighbridge.core.saved_content import anything, items, maybe, record, text, tuple_of, whole
+from weighbridge.core.saved_content import (
+    any_text,
+    anything,
+    items,
+    maybe,
+    record,
+    text,
+    tuple_of,
+    whole,
+)
 from weighbridge.data.feeds.base import Cursor
 
 # Identifiers are whole numbers of any size that a user may have, such as those of a database.
@@ -22,10 +32,19 @@ ENTRY_ID = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
 def _file_name(value: Any, where: str) -> None:
-    """A name within a folder, which cannot lead out of it."""
-    text(value, where)
-    if value in ("", ".", "..") or any(character in value for character in "/\\\0"):
+    """A name within a folder, which cannot lead out of it; any bytes that the system allows."""
+    any_text(value, where)
+    leads_out = value in ("", ".", "..") or os.path.basename(value) != value
+    if leads_out or "\0" in value or not _is_encodable(value):
         raise ValueError(f"{where} is {value[:60]!r}, and the name of a file was expected")
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _entry_id(value: Any, where: str) -> None:
@@ -54,7 +73,7 @@ CURSOR = record(
 )
 IDENTIFIERS = record(
     {
-        "texts": items(text, different=True),
+        "texts": items(any_text, different=True),
         "stretches": items(tuple_of(*[whole(-LARGEST_IDENTIFIER, LARGEST_IDENTIFIER)] * 2)),
     }
 )

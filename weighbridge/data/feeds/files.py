@@ -16,6 +16,7 @@ from weighbridge.data.feeds.base import (
     from_offset,
     unread_between,
 )
+from weighbridge.data.feeds.file_identity import shown
 from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of_all, read_file
 from weighbridge.data.sources.reading import FileChangedError, NoRowsError, file_changed
@@ -144,7 +145,7 @@ def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
         return ()
     first = unread[0][1]
     more = f" ({len(unread):,} rows of this block cannot be read)" if len(unread) > 1 else ""
-    text = f"Line {first.line} of {name} cannot be read{more}: {first.reason}"
+    text = f"Line {first.line} of {shown(name)} cannot be read{more}: {first.reason}"
     return (Notice("unreadable", first.line, text),)
 
 

@@ -221,7 +221,7 @@ class RedisStream:
         (run,) = self._parser.runs([row], [f"Entry {entry_id}"])
         notices: tuple[Notice, ...] = ()
         if run.reason is not None:
-            notices = (Notice("unreadable", entry_id, run.reason),)
+            notices = (Notice("unreadable", self._ordinal, run.reason),)
         identifier = row[field] if field is not None and isinstance(row, dict) else entry_id
         if field is None and self._generation:  # IDs of a stream made anew may come again
             identifier = f"{entry_id} ({self._generation})"

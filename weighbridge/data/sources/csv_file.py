@@ -225,7 +225,7 @@ def parse_text(text: bytes, header: list[str], wanted: list[str], on_ragged: Any
     """Records as Arrow columns of text."""
     pyarrow, arrow_csv = require("pyarrow"), require("pyarrow.csv")
     return arrow_csv.read_csv(
-        pyarrow.BufferReader(text),
+        pyarrow.BufferReader(_as_utf8(text)),
         # One block, however long a record is: Arrow would refuse one that is longer than its own.
         arrow_csv.ReadOptions(
             column_names=header, use_threads=False, block_size=max(1 << 20, len(text) + 1)
@@ -238,6 +238,17 @@ def parse_text(text: bytes, header: list[str], wanted: list[str], on_ragged: Any
             check_utf8=False,
         ),
     ).combine_chunks()
+
+
+def _as_utf8(text: bytes) -> bytes:
+    """Other bytes replaced as in messages: Arrow cannot tell a ragged row that holds some."""
+    if text.isascii():
+        return text
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace").encode()
+    return text
 
 
 def _lines_before(stream: Any, body: int, byte: int) -> int:
