@@ -27,6 +27,8 @@ from weighbridge.results.saved_content import ERROR, FINGERPRINT, FLAGS, LOG, SE
 
 # A log evidence, a log weight or a standard error beyond this is none.
 LARGEST_ERROR = 1e100
+# Moves of a step: by default ten at most. A file that says more than this would never end.
+MOST_MOVES = 10_000
 UNKNOWN = real(-math.inf, math.inf, nan=True)
 ANY = Numbers("fiub", None, -math.inf, math.inf, nan=True)
 LOG_WEIGHTS = Numbers("f", ("islands", "particles"), -math.inf, LARGEST_ERROR)
@@ -39,7 +41,7 @@ ARRAYS = {
     "log_evidences": Numbers("f", ("islands",), -math.inf, LARGEST_ERROR),
     "acceptance": Numbers("f", ("stages",), 0, 1, nan=True),
     "mover/step_size": Numbers("f", None, least=1e-300),
-    "mover/num_moves": Numbers("iu", None, least=1),
+    "mover/num_moves": Numbers("iu", None, least=1, most=MOST_MOVES),
     "mover/.*": Numbers("fiub"),
     r"rows/(store_)?\d+|reference/\d+": Numbers("fiub"),
     "rows/counts": Numbers("i", None, least=0),
