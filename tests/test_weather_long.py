@@ -1,7 +1,4 @@
-"""Sources that change while they are read, and a short week of weather, against what should count.
-
-The same as `benchmarks.attacks` and `benchmarks.week`, with fewer of each.
-"""
+"""Sources that change while they are read, against what should count, as in `benchmarks.attacks`."""
 
 import pytest
 
