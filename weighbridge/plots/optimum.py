@@ -93,7 +93,7 @@ def _draw_values(axes: Axes, values: Mapping[str, float], errors: Mapping[str, f
         axes.errorbar(value, place, xerr=None if error is None else 2 * error, fmt="o", capsize=3,
                       color=COLOURS[0])  # fmt: skip
         written = write_number(value) if error is None else write_estimate(value, error)
-        axes.annotate(minus(written), (1.0, place), xycoords=axes.get_yaxis_transform(),
+        axes.annotate(minus(written), (1.0, float(place)), xycoords=axes.get_yaxis_transform(),
                       xytext=(8, 0), textcoords="offset points", va="center", fontsize="small",
                       annotation_clip=False)  # fmt: skip
     axes.set_yticks(places, short_names(list(values), 20), fontsize="small")

@@ -180,8 +180,9 @@ def _draw_marginal(axes: Axes, coordinate: Coordinate, weighing: Weights) -> Non
         low, high = highest_density_interval(values, weights, mass)
         fine = np.linspace(*coordinate.limits, 40 * len(heights), endpoint=False)
         cell = np.minimum(np.searchsorted(edges, fine, side="right") - 1, len(heights) - 1)
+        inside = ((fine >= low) & (fine <= high)).tolist()
         axes.fill_between(
-            fine, heights[cell], where=(fine >= low) & (fine <= high), step="post",
+            fine, heights[cell], where=inside, step="post",
             color=COLOURS[0], alpha=0.3, linewidth=0,
         )  # fmt: skip
     mean = float(np.sum(weights * values))

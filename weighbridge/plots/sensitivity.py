@@ -60,7 +60,9 @@ def plot_sensitivity(
         )  # fmt: skip
     for place, entry in zip(places, entries):
         if np.isnan(prior[entry]):
-            panel.annotate("does not vary", (0.02 * largest, place), va="center", fontsize="small")
+            panel.annotate(
+                "does not vary", (0.02 * largest, float(place)), va="center", fontsize="small"
+            )
     panel.set_xlim(0.0, 1.08 * largest)
     panel.set_xlabel("how far the marginal moves for each doubling of the power")
     panel.set_ylabel("entry")
