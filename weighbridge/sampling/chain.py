@@ -348,15 +348,19 @@ class ChainRun:
                 "The saved chains belong to another kernel or model: their numbers have other "
                 "shapes or types. Give the kernel that drew them."
             )
-        if any(
-            np.isnan(leaf).any() and not np.isnan(first).any() for first, leaf in zip(old, leaves)
-        ):
+        if any(_runs_off(leaf) and not _runs_off(first) for first, leaf in zip(old, leaves)):
             raise MethodError(
-                "The saved chains cannot be gone on with: where they stand is not a number (NaN). "
-                "Draw anew."
+                "The saved chains cannot be gone on with: where they stand is not a number, or "
+                "infinite. Draw anew."
             )
         self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
         self.num_done = num_done
+
+
+def _runs_off(leaf: Any) -> bool:
+    """Whether some number is NaN or +inf; -inf is the log of a density that is zero."""
+    array = np.asarray(leaf)
+    return bool(np.isnan(array).any() or np.isposinf(array).any())
 
 
 def _layout(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:

@@ -111,7 +111,13 @@ class Sampler:
             self.runs.append(run)
         self.before = posterior
         self.num_warmup, self.seconds = posterior.num_warmup, posterior.seconds
-        return self._draw(num_samples, 0.0)
+        drawn = self._draw(num_samples, 0.0)
+        if not np.all(np.isfinite(drawn.positions)):
+            raise CheckpointError(
+                "The chains that were gone on with have left the real numbers: the file was "
+                "altered, or the steps are too large. Use another copy, or draw anew."
+            )
+        return drawn
 
     def _check_standing(self, posterior: Posterior) -> None:
         """Refuse to go on from draws that are not those of the chains."""
