@@ -69,10 +69,13 @@ class Week:
 
     def run(self, seconds: float) -> None:
         """Weather until the time is over and all kills were made, then fair weather to the end."""
-        end = time.monotonic() + seconds
         for watch in self.watches:
             watch.scene.good(2 * CHUNK)
             watch.process.tend()
+        # A watch without a checkpoint begins at the log as it is then: what was rotated is not its.
+        for watch in self.watches:
+            self._save_all(watch)
+        end = time.monotonic() + seconds
         pause = seconds / max(1, self.kills)
         next_kill = time.monotonic() + pause
         while time.monotonic() < end or self.num_kills() < self.kills:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 import tempfile
 import warnings
 from pathlib import Path
 
 from benchmarks.weather.verdict import Came, Kind, Place, Verdict
 
-TESTS = Path(__file__).parents[2] / "tests"
 NAMES = {
     "evidence": ("an Evidence", 150),
     "posterior": ("a Posterior", 150),
@@ -33,12 +31,11 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []
 
 def attack_file(kind: str, place: Place) -> Verdict:
     """One entry or array is changed: refused, or it is a valid object that goes on."""
-    if str(TESTS) not in sys.path:
-        sys.path.append(str(TESTS))
-    import crafting
-    import test_crafted_files
+    # Imported here: workers that attack other things need not wait for it.
+    from tests.helpers import crafting
+    from tests.weighing.test_crafted_files import KINDS as SAVED
 
-    make, load, judge = test_crafted_files.KINDS[kind]
+    make, load, judge = SAVED[kind]
     original = _folder() / kind
     seed = place.luck.getrandbits(32)
     with warnings.catch_warnings():

@@ -15,6 +15,9 @@ from weighbridge.core import checkpoint_file
 from weighbridge.core.atomic_write import remove_leftovers
 from weighbridge.core.errors import CheckpointError, MethodError
 
+# Seconds after which a checkpoint that could not be written is tried again, whether rows come or
+# not; twice as many after each failure, up to the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
 NAME = r"checkpoint-(?P<number>\d{8,12})-(?P<rows>\d{1,18})\.safetensors"
 
 
@@ -94,19 +97,21 @@ class CheckpointStore:
             )
         remove_leftovers(self.directory, NAME)
         self._rows, self._time = 0, time.monotonic()
+        self._pause: float | None = None  # until the next try; None unless the last one failed
 
     def due(self, rows: int) -> bool:
         """Whether it is time for the next checkpoint, after so many rows.
 
-        A run that goes on from a checkpoint begins to count there once ``latest`` was asked.
+        A run that goes on from a checkpoint begins to count there once ``latest`` was asked. One
+        that could not be written is due again after a while, also without new rows.
         """
+        waited = time.monotonic() - self._time
+        if self._pause is not None and waited >= self._pause:
+            return True
         if rows == self._rows:
             return False
         enough = self.every_rows is not None and rows - self._rows >= self.every_rows
-        late = (
-            self.every_seconds is not None and time.monotonic() - self._time >= self.every_seconds
-        )
-        return enough or late
+        return enough or (self.every_seconds is not None and waited >= self.every_seconds)
 
     def save(
         self,
@@ -131,9 +136,12 @@ class CheckpointStore:
             path = self.directory / f"checkpoint-{self._next_number():08d}-{rows}.safetensors"
             run.save(path, extra=extra)
         except CheckpointError as error:
+            pause = FIRST_PAUSE if self._pause is None else 2 * self._pause
+            self._pause = min(pause, LONGEST_PAUSE)
             if on_failure == "raise":
                 raise
             return Saved(None, rows, str(error))
+        self._pause = None
         self._prune()
         return Saved(path, rows)
 

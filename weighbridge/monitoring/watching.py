@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import weighbridge
+from weighbridge.core import checkpoint_file
 from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.errors import CheckpointError, MethodError
 from weighbridge.core.interrupts import Interrupted, stopped_by
@@ -19,7 +20,7 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.progress.announcing import announce
 from weighbridge.core.types import PyTree
 from weighbridge.data.checking import RowPolicy
-from weighbridge.data.feeds.base import Feed, Notice
+from weighbridge.data.feeds.base import Cursor, Feed, Notice
 from weighbridge.data.feeds.chunking import Chunk, Chunks, chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.cursors import check_not_behind
@@ -190,6 +191,16 @@ def watch_locked(
     return _Watch(plan, feed, directory, prepare, keeping, display, stop).run()
 
 
+def saved_cursor(directory: Path) -> Cursor | None:
+    """Where the run in a directory would go on in its source; None if there is no checkpoint."""
+    if not (directory / CHECKPOINTS).is_dir():
+        return None
+    latest = CheckpointStore(directory / CHECKPOINTS).latest()
+    extra = None if latest is None else checkpoint_file.verify(latest.path).get("extra")
+    cursor = extra.get("cursor") if isinstance(extra, dict) else None
+    return cursor if isinstance(cursor, dict) else None
+
+
 def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
     """The unread rows of a chunk as they count once the first rows of a series are gone."""
     gone = num_rows(chunk.values) - num_rows(values)
@@ -324,6 +335,8 @@ class _Watch:
                 announce(self.display, "waiting for rows")
                 self._save_if_due()
             else:
+                if self.stop.is_set() and self.feed.seekable:  # before it was begun
+                    return "signal"
                 try:
                     self._absorb(chunk)
                 except Interrupted:
@@ -430,10 +443,12 @@ class _Watch:
     def _save(self) -> None:
         rows = self.comparison.num_observations
         saved = self.store.save(self.comparison, rows, self.place, on_failure="report")
-        self.problem = saved.problem
+        failed_before, self.problem = bool(self.problem), saved.problem
         if saved.path is not None:
             self.saved_rows = rows
             self.log.write("checkpoint", rows, {"file": saved.path.name})
+            if failed_before:
+                self.display.say(f"a checkpoint could be written again, at row {rows:,}")
         else:
             self.log.write("checkpoint_failed", rows, {"reason": saved.problem})
             self.display.say(f"{saved.problem} The checkpoints before it are kept.")

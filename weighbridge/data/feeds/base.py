@@ -17,6 +17,11 @@ NoticeKind = Literal["gap", "duplicate", "unreadable", "changed", "connection"]
 UnreadRows = tuple[tuple[int, Unread], ...]
 # Of a place that is shown in a message.
 _SHOWN = 200
+# Told where a cursor of an older version is gone on from.
+WITHOUT_FORM = (
+    "The checkpoint is of an older version, which did not keep the shapes of columns: they are "
+    "taken from the first row that comes now. Look whether they are what they were."
+)
 
 
 @travels()

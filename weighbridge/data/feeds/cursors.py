@@ -25,6 +25,7 @@ from weighbridge.core.saved_content import (
     whole,
 )
 from weighbridge.data.feeds.base import Cursor
+from weighbridge.data.sources.row_form import check_form
 
 # Identifiers are whole numbers of any size that a user may have, such as those of a database.
 LARGEST_IDENTIFIER = 10**40
@@ -68,6 +69,9 @@ CURSOR = record(
         "name": _file_name,
         "id": _entry_id,
         "columns": maybe(items(text, different=True)),
+        "form": check_form,
+        "generation": whole(),
+        "marks": items(tuple_of(whole(), _entry_id, text)),
     },
     others=anything,
 )

@@ -21,6 +21,8 @@ from weighbridge.data.feeds.file_identity import (
 )
 from weighbridge.data.feeds.files import read_parcels, unreadable
 from weighbridge.data.feeds.looking import HELD_UP, Looks, passed_over
+from weighbridge.data.feeds.same_file import name_before, read_before
+from weighbridge.data.feeds.shapes import Shapes
 from weighbridge.data.feeds.taken import Taken, place_within, restored
 from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of
@@ -48,7 +50,8 @@ class DirectoryFeed:
     arrival. This holds for the 64 files read last, which the cursor remembers; a change of older
     ones is a notice alone. A file that no longer begins as it did when it was read (by size and a
     digest of its first and last 4096 bytes) was replaced: that is a notice, and it is not read
-    again. So is a changed .parquet or .npz file.
+    again. So is a changed .parquet or .npz file. One of the files read last that comes again under
+    a later name, renamed or as a hard link, does not count again, and is a notice too.
 
     What cannot be read at all (a pipe, a loop of links, no permission) is passed over with a
     notice, and a directory that is gone is waited for with `follow`.
@@ -86,6 +89,7 @@ class DirectoryFeed:
         self._columns = columns
         self._schema = dict(schema or {})
         self.left_out: LeftOut = {}
+        self._shapes = Shapes()
 
     def describe(self) -> str:
         """One line on where the rows come from."""
@@ -94,7 +98,8 @@ class DirectoryFeed:
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of the files, from the cursor on."""
         looks = Looks(self.path, self.settle, self.patience, self.follow)
-        taken = Taken(self._columns)
+        taken, self._shapes = Taken(self._columns), Shapes()
+        self._shapes.restore(cursor)
         if cursor is not None:
             if not {"name", "taken", "columns", "offset"} <= set(cursor):
                 raise bad_cursor(cursor, self.describe())
@@ -127,6 +132,11 @@ class DirectoryFeed:
         if path.exists():
             yield from self._read_on(name, taken, looks)
             return
+        later = self._renamed(name, taken, looks)
+        if later is not None:  # what is left of it comes now, as it would have under the old name
+            taken.rename(name, later)
+            yield from self._read_on(later, taken, looks)
+            return
         taken.forget(name)  # files that were read may be cleared away
         text = f"{shown(name)} is gone: rows of it that had not been read yet are missing."
         yield Parcel(None, notices=(Notice("gap", name, text),))
@@ -145,9 +155,39 @@ class DirectoryFeed:
                 yield Parcel(None, notices=(passed_over(name, reason_of(error)),))
                 return
             taken.begin(name)
-            yield from self._read_file(name, mark, None, taken, looks)
+            before = name_before(self.path / name, mark, taken)
+            if before is None:
+                yield from self._read_file(name, mark, None, taken, looks)
+            else:
+                yield from self._take_again(name, mark, before, taken, looks)
         else:
             yield from self._read_on(name, taken, looks)
+
+    def _take_again(
+        self, name: str, mark: FileMark, before: str, taken: Taken, looks: Looks
+    ) -> Iterator[Parcel]:
+        """A file that was read has a new name: it counts on under that one alone."""
+        old = taken.files[before].mark
+        grown = old is None or mark.size > old.size
+        taken.rename(before, name)
+        if before != name:
+            looks.leave(before)
+        yield Parcel(None, notices=(read_before(name, before, grown),))
+        if grown:
+            yield from self._read_on(name, taken, looks)
+        else:
+            looks.read(name, mark[:3])
+
+    def _renamed(self, name: str, taken: Taken, looks: Looks) -> str | None:
+        """The later name of a file that was being read when an earlier process ended."""
+        for later in looks.names_after(taken.last):
+            try:
+                mark = mark_file(self.path / later)
+            except OSError:
+                continue
+            if name_before(self.path / later, mark, taken) == name:
+                return later
+        return None
 
     def _read_on(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
         """Read what a file has beyond the place where reading ended, if it is still that file."""
@@ -202,7 +242,7 @@ class DirectoryFeed:
                 self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
             place = taken.place(name, mark)
             parcels = read_parcels(
-                path, taken.columns, self._schema, place, at, lenient=self._lenient
+                path, taken.columns, self._schema, place, at, self._shapes, lenient=self._lenient
             )
             for parcel in parcels:
                 if parcel.cursor is not None:

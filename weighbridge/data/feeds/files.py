@@ -17,6 +17,7 @@ from weighbridge.data.feeds.base import (
     unread_between,
 )
 from weighbridge.data.feeds.file_identity import shown
+from weighbridge.data.feeds.shapes import KEY, Shapes
 from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of_all, read_file
 from weighbridge.data.sources.reading import FileChangedError, NoRowsError, file_changed
@@ -24,7 +25,7 @@ from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, num_rows
 
 # What a cursor holds beside the place within a file.
-OWN_KEYS = ("file", "name", "taken", "columns", "offset")
+OWN_KEYS = ("file", "name", "taken", "columns", "offset", "shapes")
 
 
 class FilesFeed:
@@ -64,13 +65,24 @@ class FilesFeed:
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of the files, from the cursor on."""
         first = 0 if cursor is None else self._find(cursor)
+        shapes = Shapes()
+        shapes.restore(cursor)
         for number in range(first, len(self.paths)):
             path = self.paths[number]
             place = {"file": number, "name": path.name}
-            yield from read_parcels(
-                path, self.columns, self._schema, place, cursor, lenient=self._lenient
-            )
+            for parcel in read_parcels(
+                path, self.columns, self._schema, place, cursor, shapes, lenient=self._lenient
+            ):
+                if parcel.identifier is not None:
+                    parcel = parcel._replace(identifier=self._identifier(number))
+                yield parcel
             cursor = None
+
+    def _identifier(self, number: int) -> str:
+        """What tells a file from others: its name, and its path if one before has that name."""
+        path = self.paths[number]
+        others = [before for before in self.paths[:number] if before != path]
+        return str(path) if any(path.name == other.name for other in others) else path.name
 
     def _find(self, cursor: Cursor) -> int:
         """The number of the cursor's file, which may have moved in a list that has grown."""
@@ -89,6 +101,7 @@ def read_parcels(
     schema: Mapping[str, type],
     place: Cursor,
     cursor: Cursor | None,
+    shapes: Shapes,
     *,
     lenient: bool = False,
 ) -> Iterator[Parcel]:
@@ -100,6 +113,7 @@ def read_parcels(
         schema: their types.
         place: what a cursor says of the file itself.
         cursor: a place in this file, or None for its beginning.
+        shapes: of the columns in the files before, to which those of this one are held if lenient.
         lenient: whether rows that cannot be read are handed out as bad rows, and a file that
             cannot be read, or not to its end, is a notice.
     """
@@ -115,6 +129,9 @@ def read_parcels(
             for block in reader:
                 identifier = path.name if begins else None
                 at = {**place, **block.position, "offset": 0}
+                if lenient:  # otherwise it is the error of whoever cuts the rows
+                    shapes.check(block.values)
+                    at[KEY] = shapes.known
                 unread = tuple(block.unread.items())
                 notices = unread_notices(path.name, unread) if lenient else ()
                 parcel = Parcel(block.values, at, identifier, notices, unread)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.feeds.base import Cursor, Notice, Parcel, UnreadRows, bad_cursor
+from weighbridge.data.feeds.base import (
+    WITHOUT_FORM,
+    Cursor,
+    Notice,
+    Parcel,
+    UnreadRows,
+    bad_cursor,
+)
 from weighbridge.data.feeds.file_identity import FileMark, mark_of, reason_of
 from weighbridge.data.feeds.growing_file import RewrittenError
 from weighbridge.data.feeds.rotated_log import LinePlace, RotatedLog, place_of
 from weighbridge.data.quarantine import Unread
 from weighbridge.data.sources.json_rows import RowParser, decode, identified
 from weighbridge.data.sources.line_blocks import Line, LineBlock, Readable, first_line, line_blocks
-from weighbridge.data.values import num_rows
+from weighbridge.data.sources.row_form import saved_form
+from weighbridge.data.values import Values, num_rows
 
 
 class JsonLinesFeed:
@@ -25,7 +34,8 @@ class JsonLinesFeed:
     is read to its end, a last line without its end included, and then the new one at the path;
     also if nobody read while that happened, and the old file lies beside the new one. One that was
     cut or written anew in its place is read from its beginning, after the rest of the old lines if
-    a copy of them lies beside it. Where rows may be missing, a notice tells it.
+    a copy of them lies beside it. Where rows may be missing, a notice tells it. Columns and shapes
+    stay those of the first line ever read, which a cursor holds.
 
     Args:
         path: the file.
@@ -64,12 +74,35 @@ class JsonLinesFeed:
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of lines, from the cursor on; single rows if they have identifiers."""
+        # What a reading has learned is its own: there may be several.
+        reading = copy.copy(self)
+        reading._parser = self._parser.fresh()
+        yield from reading._read_from(cursor)
+
+    def no_rows(self, cursor: Cursor) -> Values | None:
+        """The columns from a place on, without a row; None if the place does not tell them."""
+        parser = self._parser.fresh()
+        place = self._place(cursor)
+        if place is None or place.form is None:
+            return None
+        parser.restore(place.form)
+        return parser.no_rows()
+
+    def _place(self, cursor: Cursor | None) -> LinePlace | None:
         place = None if cursor is None else place_of(cursor)
         if cursor is not None and place is None:
             raise bad_cursor(cursor, self.describe())
-        if place is not None and place.columns is not None and self._parser.columns is None:
-            self._parser.columns = place.columns
+        return place
+
+    def _read_from(self, cursor: Cursor | None) -> Iterator[Parcel | None]:
+        place = self._place(cursor)
         try:
+            if place is not None and place.form is not None:
+                self._parser.restore(place.form)
+            elif place is not None:
+                self._parser.columns = self._parser.columns or place.columns
+                if self.follow:
+                    yield Parcel(None, notices=(Notice("changed", None, WITHOUT_FORM),))
             yield from self._follow(place) if self.follow else self._read_still(place)
         except (DataError, OSError) as error:
             what = reason_of(error) if isinstance(error, OSError) else error
@@ -124,10 +157,10 @@ class JsonLinesFeed:
                 self._learn(file, [] if log.place is None else block.lines)
             yield from self._parcels(*found)
             read = block.offset + len(block.lines)
-            log.place = LinePlace(block.byte, block.line, read, mark, None)
+            log.place = LinePlace(block.byte, block.line, read, mark)
 
     def _learn(self, file: int, others: list[Line]) -> None:
-        """Take the columns from the first line; in a resumed run from any that can be used."""
+        """Take the columns from the first line; for an old cursor from any that can be used."""
         with open(os.dup(file), "rb") as opened:
             first = first_line(opened)
         problem: DataError | None = None
@@ -143,7 +176,7 @@ class JsonLinesFeed:
 
     def _parcels(self, block: LineBlock, lines: list[Line], mark: FileMark) -> Iterator[Parcel]:
         """The last `lines` of a block, with what a cursor holds beside the place in the file."""
-        more = {"mark": list(mark), "columns": self._parser.kept}
+        more = {"mark": list(mark), "form": saved_form(self._parser.form)}
         place = {"byte": block.byte, "line": block.line}
         offset = block.offset + len(block.lines) - len(lines)
         for parcel in parcels_of(self._parser, lines, place, offset, self.path.name):

@@ -77,17 +77,18 @@ class Looks:
         present = {name: s for name, s in self._found.items() if name <= taken.last}
         known = {n: f.mark[:3] for n, f in taken.files.items() if f.mark is not None}
         self._passed = {name: known.get(name, stamp) for name, stamp in present.items()}
-        late = len(present) - taken.count
+        certain = taken.late(present)
+        self._notices += [_late(shown(name), taken.last, name) for name in certain]
+        late = len(present) - len(certain) - taken.count
         if late > 0:
             what = f"{late} of the files up to {shown(taken.last)}"
             self._notices.append(_late(what, taken.last))
             return
-        changed = [n for n, s in present.items() if n not in known and s[2] > taken.newest > 0]
+        others = present.keys() - known.keys() - set(certain)
+        changed = [name for name in others if present[name][2] > taken.newest > 0]
         if changed:
-            others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            text = (
-                f"{shown(min(changed))}{others} changed since the run had passed: not read again."
-            )
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            text = f"{shown(min(changed))}{more} changed since the run had passed: not read again."
             self._notices.append(Notice("gap", min(changed), text))
 
     def next(self, taken: Taken) -> Found:
@@ -110,6 +111,10 @@ class Looks:
         self._told.add(name)
         if name in self._found:
             self._passed[name] = self._found[name]
+
+    def names_after(self, last: str) -> list[str]:
+        """The names that were found at the last look and come after one, in order."""
+        return sorted(name for name in self._found if name > last)
 
     def lost(self, name: str) -> None:
         """A file is not there any more: the next look comes at once."""

@@ -179,4 +179,6 @@ def _take_stream(url: str) -> tuple[str, str | None]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     stream = query.pop("stream", None)
-    return urlunsplit(parts._replace(query=urlencode(query))), stream
+    rest = urlunsplit(parts._replace(scheme="", netloc="", query=urlencode(query)))
+    # Not by urlunsplit alone, which leaves out the // of an address without a host (unix:///path).
+    return f"{parts.scheme}://{parts.netloc}{rest}", stream

@@ -10,10 +10,12 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.feeds.base import Cursor, Notice, Parcel, bad_cursor
+from weighbridge.data.feeds.base import WITHOUT_FORM, Cursor, Notice, Parcel, bad_cursor
 from weighbridge.data.feeds.redis_marks import Mark, Marks, digest, marks_of
 from weighbridge.data.feeds.redis_server import LostError, Server, Snapshot, order_of
 from weighbridge.data.sources.json_rows import RowParser, decode, identified
+from weighbridge.data.sources.row_form import ColumnForm, form_from, saved_form
+from weighbridge.data.values import Values
 
 LONGEST_PAUSE = 5.0
 
@@ -26,7 +28,8 @@ class RedisStream:
     trimmed before they were read are a gap, which is noticed. Trimmed entries are counted by the
     number of entries ever added, which Redis tells from version 7 on. A stream that was deleted and
     made anew is read from its first entry; one of a server that was restored from an older copy
-    is not read twice. Both are told.
+    is not read twice. Both are told. Columns and shapes stay those of the first entry ever read,
+    which a cursor holds.
 
     Followed, it survives the server: that the connection is lost, or the password refused, is
     told, it is tried again after growing pauses, and reading goes on where it was.
@@ -55,6 +58,7 @@ class RedisStream:
     _generation: int
     _marks: Marks
     _went_back: bool
+    _without_form: bool
 
     def __init__(
         self,
@@ -83,13 +87,35 @@ class RedisStream:
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """One parcel for each entry, from the cursor on."""
         # Where a reading stands is its own: there may be several.
-        yield from copy.copy(self)._read_from(cursor)
+        reading = copy.copy(self)
+        reading._parser = self._parser.fresh()
+        yield from reading._read_from(cursor)
+
+    def no_rows(self, cursor: Cursor) -> Values | None:
+        """The columns from a place on, without a row; None if the place does not tell them."""
+        form, parser = self._form(cursor), self._parser.fresh()
+        if form is None:
+            return None
+        parser.restore(form)
+        return parser.no_rows()
+
+    def _form(self, cursor: Cursor) -> list[ColumnForm] | None:
+        try:
+            return form_from(cursor["form"]) if "form" in cursor else None
+        except ValueError:
+            raise bad_cursor(cursor, self.describe()) from None
 
     def _read_from(self, cursor: Cursor | None) -> Iterator[Parcel | None]:
         self._start(cursor)
+        if cursor is not None:
+            form = self._form(cursor)
+            if form is not None:
+                self._parser.restore(form)
+            else:
+                self._without_form = True
+                yield self._notice("changed", WITHOUT_FORM)
         while True:
-            found = yield from self._look()
-            notice = self._settle(found)
+            found, notice = yield from self._look()
             if notice is not None:
                 yield Parcel(None, notices=(notice,))
                 continue  # what comes next depends on where it begins now
@@ -103,12 +129,16 @@ class RedisStream:
                 self._server.wait(self._last, self.patience)
                 yield None
 
-    def _look(self) -> Generator[Parcel | None, None, Snapshot]:
-        """The stream as it is now; while there is no connection, that is told and waited for."""
+    def _look(self) -> Generator[Parcel | None, None, tuple[Snapshot, Notice | None]]:
+        """The stream as it is now, and what has become of it.
+
+        While there is no connection, that is told and waited for.
+        """
         told, began, pause = "", time.monotonic(), 0.0
         while True:
             try:
                 found = self._server.look(self._last)
+                notice = self._settle(found)  # which may ask the server again
             except LostError as error:
                 if not self.follow:
                     raise DataError(f"{error} {error.remedy}") from error
@@ -126,12 +156,12 @@ class RedisStream:
                 seconds = time.monotonic() - began
                 text = f"{self._server} is back after {seconds:.0f} s; reading goes on after entry"
                 yield self._notice("connection", f"{text} {self._last}.")
-            return found
+            return found, notice
 
     def _start(self, cursor: Cursor | None) -> None:
         """Go to the last entry that was read, and how many had been added with it."""
         self._last, self._ordinal, self._generation, self._marks = "0-0", -1, 0, Marks()
-        self._went_back = False
+        self._went_back = self._without_form = False
         if cursor is None:
             return
         try:
@@ -215,9 +245,7 @@ class RedisStream:
         if field is not None:
             row = identified(row, field)
         if not self._parser.kept:
-            if isinstance(row, str):
-                raise DataError(f"The columns are told by entry {entry_id}, but {row}.")
-            self._parser.learn(row)
+            self._learn(entry_id, row)
         (run,) = self._parser.runs([row], [f"Entry {entry_id}"])
         notices: tuple[Notice, ...] = ()
         if run.reason is not None:
@@ -230,9 +258,21 @@ class RedisStream:
             "ordinal": self._ordinal,
             "generation": self._generation,
             "marks": [list(mark) for mark in self._marks.found()],
+            "form": saved_form(self._parser.form),
             "offset": 0,
         }
         return Parcel(run.values, cursor, identifier, notices)
+
+    def _learn(self, entry_id: str, row: dict[str, Any] | str) -> None:
+        """Take the columns from the first entry, which must be good."""
+        try:
+            if isinstance(row, str):
+                raise DataError(f"The columns are told by entry {entry_id}, but {row}.")
+            self._parser.learn(row)
+        except DataError as error:
+            if not self._without_form:
+                raise
+            raise DataError(f"{error} {WITHOUT_FORM}") from error
 
 
 def _before(entry_id: str) -> str:

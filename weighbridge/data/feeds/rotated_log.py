@@ -11,6 +11,7 @@ from weighbridge.data.feeds.base import Cursor, Notice
 from weighbridge.data.feeds.file_identity import FileMark, mark_from, open_regular, shown
 from weighbridge.data.feeds.growing_file import GrowingFile
 from weighbridge.data.feeds.rotation import locate, successor
+from weighbridge.data.sources.row_form import ColumnForm, form_from
 
 
 class LinePlace(NamedTuple):
@@ -21,14 +22,16 @@ class LinePlace(NamedTuple):
         line: the number of its first line.
         offset: lines of the block that were read.
         mark: of the file as far as it was read; None in a cursor of an older version.
-        columns: that were read.
+        columns: that were read; only in a cursor of an older version.
+        form: columns and shapes; None in a cursor of an older version.
     """
 
     byte: int
     line: int
     offset: int
     mark: FileMark | None
-    columns: list[str] | None
+    columns: list[str] | None = None
+    form: list[ColumnForm] | None = None
 
 
 def place_of(cursor: Cursor) -> LinePlace | None:
@@ -40,7 +43,13 @@ def place_of(cursor: Cursor) -> LinePlace | None:
     if mark is None and "mark" in cursor:
         return None
     texts = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-    return LinePlace(byte, line, offset, mark, columns) if texts or columns is None else None
+    if not texts and columns is not None:
+        return None
+    try:
+        form = form_from(cursor["form"]) if "form" in cursor else None
+    except ValueError:
+        return None
+    return LinePlace(byte, line, offset, mark, columns, form)
 
 
 class RotatedLog:

@@ -12,7 +12,9 @@ from weighbridge.data.feeds.file_identity import FileMark, mark_from
 # Files that are remembered in a cursor, so that what is appended to them can be read on.
 REMEMBERED = 64
 # What a cursor holds beside the place within its file.
-_OWN_KEYS = frozenset({"name", "taken", "columns", "last", "newest", "remembered", "mark"})
+_OWN_KEYS = frozenset(
+    {"name", "taken", "columns", "last", "newest", "remembered", "mark", "shapes", "left", "floor"}
+)
 
 
 class TakenFile(NamedTuple):
@@ -33,6 +35,8 @@ class Taken:
         count: how many were taken.
         newest: the latest time of writing among them, in nanoseconds.
         files: the latest, by name; the one read last comes last.
+        left: names that were passed too, and of which nothing more is read.
+        floor: of the names above this one, all that were passed are known; None if none are.
     """
 
     def __init__(self, columns: list[str] | None) -> None:
@@ -41,22 +45,54 @@ class Taken:
         self.count = 0
         self.newest = 0
         self.files: dict[str, TakenFile] = {}
+        self.left: dict[str, None] = {}
+        self.floor: str | None = ""
 
     def begin(self, name: str) -> None:
         """The next file in the order of names is taken."""
         self.last, self.count = max(self.last, name), self.count + 1
+        self._leave(name)  # until it was read
 
     def end(self, name: str, mark: FileMark, place: Cursor | None) -> None:
         """A file was read up to a place."""
         self.files.pop(name, None)
+        self.left.pop(name, None)
         self.files[name] = TakenFile(mark, place)
         self.newest = max(self.newest, mark.time)
         while len(self.files) > REMEMBERED:
-            del self.files[next(iter(self.files))]
+            oldest = next(iter(self.files))
+            del self.files[oldest]
+            self._raise_floor(oldest)
 
     def forget(self, name: str) -> None:
         """Nothing more is read from this file."""
         self.files.pop(name, None)
+        self._leave(name)
+
+    def rename(self, name: str, later: str) -> None:
+        """A file that was read has another name, and is read on under that one."""
+        self.files[later] = self.files.pop(name)
+        self.left.pop(later, None)
+        if later != name:
+            self._leave(name)
+
+    def late(self, names: Iterable[str]) -> list[str]:
+        """Those of some names up to the last that were certainly not passed, in order."""
+        if self.floor is None:
+            return []
+        above = (name for name in names if self.floor < name <= self.last)
+        return sorted(name for name in above if name not in self.files and name not in self.left)
+
+    def _leave(self, name: str) -> None:
+        self.left[name] = None
+        while len(self.left) > REMEMBERED:
+            oldest = next(iter(self.left))
+            del self.left[oldest]
+            self._raise_floor(oldest)
+
+    def _raise_floor(self, name: str) -> None:
+        if self.floor is not None:
+            self.floor = max(self.floor, name)
 
     def place(self, name: str, mark: FileMark) -> Cursor:
         """What the cursors of a file's rows hold, beside the place within it."""
@@ -70,6 +106,8 @@ class Taken:
             "last": self.last,
             "newest": self.newest,
             "remembered": others,
+            "left": [one for one in self.left if one != name],
+            "floor": self.floor,
         }
 
 
@@ -95,6 +133,10 @@ def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[Take
         raise bad_cursor(cursor, what)
     # An older cursor did not count its own file.
     taken.last, taken.count, taken.newest = last, count + (known is None), newest
+    left, taken.floor = cursor.get("left", []), cursor.get("floor")
+    if not _are_texts(left) or not isinstance(taken.floor, str | None):
+        raise bad_cursor(cursor, what)
+    taken.left = dict.fromkeys(left)
     for entry in known or []:
         if not isinstance(entry, list | tuple) or len(entry) != 3 or not _is_name(entry[0]):
             raise bad_cursor(cursor, what)

@@ -114,6 +114,12 @@ class _Table:
                 where = _Where(batch, 0)
                 self.kinds = infer_kinds(batch.columns, self.schema, self.all_wanted, where)
             return begun
+        if begun:  # none of the records can be read: they are bad rows
+            if not self.all_wanted:
+                reason = begun[0].raw.broken or next(iter(begun[0].ragged.values()))
+                raise DataError(f"No record can be read. The first: {reason}")
+            self.kinds = dict.fromkeys(self.wanted, "float64")
+            return begun
         raise NoRowsError("There are no rows after the header. Write at least one row of data.")
 
     def batches(self, blocks: Iterable[RawBlock], row: int = 0) -> Iterator[_Batch]:

@@ -11,6 +11,7 @@ import numpy as np
 from weighbridge.core.errors import DataError
 from weighbridge.data.columns import NumpyArray
 from weighbridge.data.sources.line_blocks import Line
+from weighbridge.data.sources.row_form import ColumnForm
 
 SHOWN = 80
 
@@ -64,6 +65,45 @@ class RowParser:
     def kept(self) -> list[str]:
         """The columns, once `learn` has seen an object."""
         return list(self._shapes)
+
+    @property
+    def form(self) -> list[ColumnForm]:
+        """Columns and shapes, once they are known; a cursor keeps them."""
+        return [ColumnForm(n, shape, n in self._booleans) for n, shape in self._shapes.items()]
+
+    def fresh(self) -> RowParser:
+        """The same parser before it has seen an object."""
+        return RowParser(
+            self.columns, self.schema, identifier=self.identifier, lenient=self.lenient
+        )
+
+    def restore(self, form: Sequence[ColumnForm]) -> None:
+        """Go on with the columns that an earlier reading has learned, whatever comes now."""
+        known = {column.name: column for column in form}
+        if self.identifier in known:
+            raise DataError(
+                f"The run was begun with {self.identifier!r} as a column, and now it is the "
+                "identifier. Go on as it was begun, or start anew."
+            )
+        for name in [*(self.columns or []), *self.schema]:
+            if name not in known:
+                raise DataError(
+                    f"The run was begun without the column {name!r}; it has: "
+                    f"{_names(list(known))}. Go on with these, or start anew."
+                )
+        kept = [known[name] for name in self.columns] if self.columns else form
+        self._shapes = {column.name: column.shape for column in kept}
+        self._booleans = {c.name for c in kept if c.boolean and c.name not in self.schema}
+
+    def no_rows(self) -> dict[str, NumpyArray]:
+        """The columns without a row, in their types and shapes."""
+        empty = {n: np.empty((0, *shape)) for n, shape in self._shapes.items()}
+        for name in empty:
+            if name in self._booleans:
+                empty[name] = empty[name].astype(np.bool_)
+            elif self.schema.get(name) is int:
+                empty[name] = empty[name].astype(np.int64)
+        return empty
 
     def learn(self, first: Line | Mapping[str, Any]) -> None:
         """Take the columns and their shapes from the first object."""

@@ -32,7 +32,13 @@ def read_npz(
     try:
         with np.load(path, allow_pickle=False) as archive:
             check_present(archive.files, [*(columns or []), *schema])
-            wanted = columns or archive.files
+            others = _no_arrays(archive.zip)
+            for name in (*(columns or []), *schema):
+                if name in others:
+                    raise DataError(
+                        f"{name!r} is no array. Save it with np.savez, or leave it out."
+                    )
+            wanted = columns or [name for name in archive.files if name not in others]
             _check_sizes(archive.zip, wanted, path.stat().st_size)
             arrays = {name: archive[name] for name in wanted}
     except DataError:
@@ -53,12 +59,17 @@ def read_npz(
     ) as error:
         reason = str(error)[:200]
         raise DataError(f"The file cannot be read ({reason}). Save it with np.savez.") from error
-    present = list(arrays)
+    present = [*arrays, *(name for name in others if columns is None)]
     if columns is None:
         arrays = {k: v for k, v in arrays.items() if v.dtype.kind in "biuf" or k in schema}
     values = select(as_values(arrays), None, schema, 0) if arrays else {}
     yield make_head(list(arrays), present, num_rows(values) if arrays else 0)
     yield Block({"row": 0}, values)
+
+
+def _no_arrays(archive: zipfile.ZipFile) -> list[str]:
+    """Members that np.savez has not written, such as a text: they are like columns of text."""
+    return [name for name in archive.namelist() if not name.endswith(".npy")]
 
 
 def _check_sizes(archive: zipfile.ZipFile, names: Sequence[str], file_size: int) -> None:
@@ -71,8 +82,7 @@ def _check_sizes(archive: zipfile.ZipFile, names: Sequence[str], file_size: int)
     for name in names:
         member = name if name in members else f"{name}.npy"
         total += archive.getinfo(member).file_size
-        if member.endswith(".npy"):
-            _check_shape(archive, member, name)
+        _check_shape(archive, member, name)
     if total > max(ALWAYS_UNPACKED, MOST_UNPACKED * file_size):
         raise DataError(
             f"The file has {file_size:,} bytes and would be {total:,} when unpacked. If that is "
