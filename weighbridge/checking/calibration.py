@@ -16,6 +16,7 @@ from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
 from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MAX_DRAW_CORRELATION
 from weighbridge.core.types import Kernel
 from weighbridge.models.model import Model
 from weighbridge.plots.ranks import plot_ranks
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 # Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
 RANKS_A_BIN = 8
-# Correlation of a draw with the next one that is worth a remark.
-DEPENDENT = 0.2
 
 Simulate = Callable[[dict[str, np.ndarray], np.random.Generator], Any]
 
@@ -57,23 +56,31 @@ class Calibration(Tabular, Shown):
 
     @property
     def num_bins(self) -> int:
-        """Bins of the test: a divisor of the possible ranks, with enough of them in each."""
-        most = max(self.num_simulations // RANKS_A_BIN, 2)
+        """Bins of the test, equally wide where the possible ranks have such a divisor."""
         possible = self.num_draws + 1
-        return max(k for k in range(1, min(most, 20, possible) + 1) if possible % k == 0)
+        most = min(max(self.num_simulations // RANKS_A_BIN, 2), 20, possible)
+        equal = max(k for k in range(1, most + 1) if possible % k == 0)
+        # A prime number of ranks has no equal bins but one: take bins that differ by one rank.
+        return equal if 2 * equal >= most else most
+
+    @property
+    def bin_edges(self) -> np.ndarray:
+        """First rank of every bin, and one beyond the last rank."""
+        return np.arange(self.num_bins + 1) * (self.num_draws + 1) // self.num_bins
 
     @property
     def p_values(self) -> dict[str, float]:
         """Of the chi-square test that the ranks of an entry are uniform."""
         from scipy.stats import chi2
 
-        expected = self.num_simulations / self.num_bins
+        edges = self.bin_edges
+        # A bin expects simulations in proportion to the ranks that it holds.
+        expected = self.num_simulations / ((self.num_draws + 1) / np.diff(edges))
         found = {}
         for name, ranks in self.ranks.items():
-            counts = np.bincount(ranks * self.num_bins // (self.num_draws + 1),
-                                 minlength=self.num_bins)  # fmt: skip
+            counts = np.histogram(ranks, edges)[0]
             statistic = np.sum((counts - expected) ** 2 / expected)
-            found[name] = float(chi2.sf(statistic, self.num_bins - 1))
+            found[name] = float(chi2.sf(statistic, len(expected) - 1))
         return found
 
     @property
@@ -98,7 +105,7 @@ class Calibration(Tabular, Shown):
         )
 
     def _cautions(self) -> list[str]:
-        if self.correlation <= DEPENDENT:
+        if self.correlation <= MAX_DRAW_CORRELATION:
             return []
         return [
             f"Draws depend on each other (correlation {self.correlation:.2f} with the next "
@@ -124,7 +131,7 @@ class Calibration(Tabular, Shown):
         Args:
             axes: where to draw: an empty matplotlib figure or subfigure, or an axes an entry.
         """
-        return plot_ranks(self.ranks, self.num_draws, self.num_bins, axes=axes)
+        return plot_ranks(self.ranks, self.bin_edges, axes=axes)
 
 
 def sbc(

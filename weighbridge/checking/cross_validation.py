@@ -16,6 +16,7 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MAX_LOO_PARETO_K, MAX_WAIC_VARIANCE
 from weighbridge.data.values import num_rows
 from weighbridge.diagnostics import ess
 from weighbridge.models.model import Model
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Vehtari et al. (2024): beyond it importance weights are not to be trusted.
-MAX_PARETO_K = 0.7
-# Vehtari, Gelman & Gabry (2017): beyond this variance of a row's log-likelihood WAIC is not.
-MAX_VARIANCE = 0.4
 # The tail that the Pareto distribution is fitted to is a fifth of few draws, and at least five.
 MIN_DRAWS = 25
 # Sivula, Magnusson & Vehtari (2020): smaller differences are no reason to prefer a model.
@@ -87,8 +84,8 @@ class Elpd(Tabular, Shown):
         columns = ["elpd", "+-", "effective parameters"]
         if len(self.pareto_k):
             counted = self.pareto_k[self.weight > 0]
-            columns += ["largest Pareto k", f"rows above {MAX_PARETO_K}"]
-            cells += [f"{np.max(counted):.2f}", f"{np.sum(counted > MAX_PARETO_K):,}"]
+            columns += ["largest Pareto k", f"rows above {MAX_LOO_PARETO_K}"]
+            cells += [f"{np.max(counted):.2f}", f"{np.sum(counted > MAX_LOO_PARETO_K):,}"]
         return Page(str(self).splitlines()[0], columns, {self.method: cells}, self.warnings)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
@@ -107,7 +104,7 @@ class Elpd(Tabular, Shown):
             self.pointwise[rows],
             self.pareto_k[rows] if len(self.pareto_k) else self.pareto_k,
             title=str(self).splitlines()[0],
-            largest_k=MAX_PARETO_K,
+            largest_k=MAX_LOO_PARETO_K,
             axes=axes,
         )
 
@@ -155,13 +152,13 @@ def loo(posterior: Any, model: Model, data: Any) -> Elpd:
             smooth, shape[row] = _smoothed(draws.log_weights - log_likelihoods, efficiency)
             pointwise[row] = _log_sum(smooth + log_likelihoods)
             fitted[row] = _log_sum(draws.log_weights + log_likelihoods)
-    bad = np.flatnonzero((shape > MAX_PARETO_K) & (weight > 0))
+    bad = np.flatnonzero((shape > MAX_LOO_PARETO_K) & (weight > 0))
     warnings: tuple[str, ...] = ()
     if len(bad):
         worst = bad[np.argsort(-shape[bad])][:5]
         named = ", ".join(f"{row} ({shape[row]:.2f})" for row in worst)
         warnings = (
-            f"Pareto k is above {MAX_PARETO_K} for {len(bad):,} of {len(shape):,} rows: {named}"
+            f"Pareto k is above {MAX_LOO_PARETO_K} for {len(bad):,} of {len(shape):,} rows: {named}"
             f"{' and more' if len(bad) > len(worst) else ''}. These rows pull the posterior so far "
             "that it does not tell what it would be without them. Look at them: outliers ask for a "
             "likelihood with heavier tails; or run the model without them.",
@@ -206,12 +203,12 @@ def waic(posterior: Any, model: Model, data: Any) -> Elpd:
         _check_values(block, rows)
         fitted[rows] = [_log_sum(draws.log_weights + column) for column in block.T]
         variance[rows] = unbiased * (share @ (block - share @ block) ** 2)
-    num_bad = int(np.sum((variance > MAX_VARIANCE) & (weight > 0)))
+    num_bad = int(np.sum((variance > MAX_WAIC_VARIANCE) & (weight > 0)))
     warnings: tuple[str, ...] = ()
     if num_bad:
         warnings = (
             f"The log-likelihood of {num_bad:,} of {len(variance):,} rows varies by more than "
-            f"{MAX_VARIANCE} over the posterior: WAIC is then not to be trusted. Use wb.loo.",
+            f"{MAX_WAIC_VARIANCE} over the posterior: WAIC is then not to be trusted. Use wb.loo.",
         )
     return _elpd("waic", fitted - variance, variance, weight, np.empty(0), warnings)
 

@@ -18,6 +18,7 @@ from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import highest_density_intervals
 from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MIN_TAIL_PROBABILITY
 from weighbridge.core.types import PyTree
 from weighbridge.data.values import num_rows, take_columns
 from weighbridge.models.model import Model
@@ -34,8 +35,6 @@ Statistic = Callable[[np.ndarray], Any]
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "sd": np.std, "min": np.min, "max": np.max}
 # Simulated values held at once.
 HELD_VALUES = 2_000_000
-# Probability of a statistic, in either tail, below which the model does not produce such data.
-EXTREME = 0.025
 
 
 @travels()
@@ -58,7 +57,7 @@ class PredictiveCheck(Tabular, Shown):
     def extreme(self) -> tuple[str, ...]:
         """Statistics of the data that lie in the outer 2.5 % on either side."""
         tails = {name: min(p, 1 - p) for name, p in self.probabilities.items()}
-        return tuple(name for name, tail in tails.items() if tail < EXTREME)
+        return tuple(name for name, tail in tails.items() if tail < MIN_TAIL_PROBABILITY)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
         """Histograms of the statistics, with lines where the data stand.

@@ -20,6 +20,7 @@ from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
 from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MIN_SENSITIVITY
 from weighbridge.core.types import Array
 from weighbridge.diagnostics import mcse
 from weighbridge.models.model import Model
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Powers between which the sensitivity is a difference quotient, and what counts as sensitive:
-# Kallioinen et al. (2024).
+# Powers between which the sensitivity is a difference quotient: Kallioinen et al. (2024).
 POWERS = (0.99, 1.01)
-SENSITIVE = 0.05
 # Draws by which the mean of the log prior under the prior itself is known.
 NUM_PRIOR_DRAWS = 16_384
 
@@ -64,9 +63,9 @@ class Sensitivity(Tabular, Shown):
 
     def verdict(self, entry: str) -> str:
         """What the two sensitivities of an entry say together."""
-        if self.prior[entry] < SENSITIVE:
+        if self.prior[entry] < MIN_SENSITIVITY:
             return "prior matters little"
-        if self.likelihood[entry] < SENSITIVE:
+        if self.likelihood[entry] < MIN_SENSITIVITY:
             return "strong prior or weak likelihood"
         return "prior and data may be in conflict"
 
@@ -132,7 +131,7 @@ class Sensitivity(Tabular, Shown):
         )
         note = note.replace("-", "\N{MINUS SIGN}")
         return plot_sensitivity(
-            self.prior, self.likelihood, sensitive=SENSITIVE, note=note, axes=axes
+            self.prior, self.likelihood, sensitive=MIN_SENSITIVITY, note=note, axes=axes
         )
 
 

@@ -10,7 +10,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.diagnostics.draws import array_stats, check_draws
 
 
-def energy_fraction(energy: Any) -> np.ndarray:
+def energy_fraction(energy: Any, steps: Any = None) -> np.ndarray:
     r"""E-BFMI of each chain: how far one draw of the momentum moves the energy.
 
     .. math:: \text{E-BFMI} = \frac{\frac{1}{n-1} \sum_{i=1}^{n-1} (H_{i+1} - H_i)^2}
@@ -20,13 +20,19 @@ def energy_fraction(energy: Any) -> np.ndarray:
     heavy tails of the posterior are likely to be missed.
 
     Args:
-        energy: Hamiltonian at the start of each transition, chains x draws.
+        energy: Hamiltonian of the state that each transition chose, with the momentum that led
+            there, chains x draws.
+        steps: of thinned draws, mean, variance and mean square change of the energy over the
+            steps that lead to a draw, chains x draws x 3. The energies of such draws are almost
+            independent and say nothing about one step. By default every draw is a step.
 
     Returns:
         One number a chain; NaN where the energy does not vary.
 
     >>> energy_fraction([[0.0, 1.0, 0.0, 1.0], [0.0, 0.1, 0.2, 0.3]]).round(2)
     array([3. , 0.6])
+    >>> energy_fraction([[0.0, 1.0]], [[[0.0, 0.25, 0.1], [1.0, 0.25, 0.1]]])  # thinned
+    array([0.2])
 
     Reference: Betancourt (2016), arXiv:1604.00695.
     """
@@ -35,6 +41,18 @@ def energy_fraction(energy: Any) -> np.ndarray:
         raise MethodError(f"energy must be chains x draws; its shape is {chains.shape}.")
     varies = np.isfinite(chains).all(axis=1) & (np.ptp(chains, axis=1) > 0)
     fractions = np.full(len(chains), np.nan)
+    if steps is not None:
+        moments = np.asarray(steps, float)
+        if moments.shape != (*chains.shape, 3):
+            raise MethodError(
+                f"steps must be chains x draws x 3, {(*chains.shape, 3)}; its shape is "
+                f"{moments.shape}."
+            )
+        means, variances, changes = np.moveaxis(moments, 2, 0)
+        variance = variances.mean(axis=1) + means.var(axis=1)
+        varies &= variance > 0
+        fractions[varies] = changes.mean(axis=1)[varies] / variance[varies]
+        return fractions
     if varies.any():
         fractions[varies] = array_stats().bfmi(chains[varies])
     return fractions

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from weighbridge.core.thresholds import (
+    MAX_RHAT,
+    MIN_CHAIN_ACCEPTANCE,
+    MIN_ENERGY_FRACTION,
+    MIN_ESS_PER_CHAIN,
+)
 from weighbridge.diagnostics.convergence import Kind, ess, rhat
 from weighbridge.diagnostics.draws import scalar_chains
 from weighbridge.diagnostics.energy import energy_fraction
 
-# What Vehtari et al. (2021) ask of chains before their draws are used.
-MAX_RHAT = 1.01
-MIN_ESS_PER_CHAIN = 100
-# Betancourt (2016): below it the momentum draws do not reach all energies.
-MIN_ENERGY_FRACTION = 0.3
-MIN_ACCEPTANCE = 0.1
 # Entries or chains that a text names, at most.
 SHOWN = 5
 
@@ -31,7 +31,7 @@ def warnings_of(
     Args:
         samples: draws by parameter name, chains x draws x shape.
         stats: sample statistics, chains x draws; read are ``divergent``, ``energy``,
-            ``tree_depth`` and ``acceptance``, where they exist.
+            ``step_energies``, ``tree_depth`` and ``acceptance``, where they exist.
         max_tree_depth: beyond which trajectories were not doubled.
 
     Returns:
@@ -116,7 +116,7 @@ def _of_trajectories(stats: Mapping[str, np.ndarray]) -> list[str]:
             "parametrisation or tighter priors. Look where they lie."
         )
     if "energy" in stats:
-        fractions = energy_fraction(stats["energy"])
+        fractions = energy_fraction(stats["energy"], stats.get("step_energies"))
         low = np.flatnonzero(fractions < MIN_ENERGY_FRACTION)
         if len(low):
             named = ", ".join(f"{k} ({fractions[k]:.2f})" for k in low[:SHOWN])
@@ -127,7 +127,7 @@ def _of_trajectories(stats: Mapping[str, np.ndarray]) -> list[str]:
             )
     if "acceptance" in stats:
         acceptance = float(np.mean(stats["acceptance"]))
-        if not acceptance >= MIN_ACCEPTANCE:
+        if not acceptance >= MIN_CHAIN_ACCEPTANCE:
             found.append(
                 f"Moves were mostly rejected: the mean acceptance is {acceptance:.2g}. Use a "
                 "smaller step size, a longer warm-up, or a kernel that fits the posterior better."

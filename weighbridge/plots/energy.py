@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weighbridge.core.thresholds import MIN_ENERGY_FRACTION
 from weighbridge.diagnostics import energy_fraction
 from weighbridge.plots.canvas import COLOURS, num_bins, tidy
 from weighbridge.plots.chains import count_chains
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# E-BFMI below this: heavy tails are likely to be missed.
-LOW = 0.3
 
-
-def plot_energy(energy: np.ndarray, *, axes: Surface | None = None) -> Figure:
+def plot_energy(
+    energy: np.ndarray, steps: np.ndarray | None = None, *, axes: Surface | None = None
+) -> Figure:
     """Energies about their mean, and their changes from one draw to the next.
 
     Where the changes are much narrower, chains wander slowly through the energies and may miss
     the tails: Betancourt (2016), arXiv:1604.00695. Beside it stands the E-BFMI of each chain.
 
     Args:
-        energy: Hamiltonian at the start of each transition, chains x draws.
+        energy: Hamiltonian of the state that each transition chose, chains x draws.
+        steps: of thinned draws, moments of the energies of all steps; see ``energy_fraction``.
         axes: where to draw: an empty figure or subfigure, or two axes.
 
     >>> figure = plot_energy(np.random.default_rng(0).normal(size=(2, 100)))
@@ -53,13 +54,13 @@ def plot_energy(energy: np.ndarray, *, axes: Surface | None = None) -> Figure:
     left.set_ylabel("density")
     left.set_ylim(0.0, 1.3 * max(tallest, 1e-300))  # with room for the legend
     left.legend(fontsize="small", frameon=False, loc="upper right")
-    fractions = energy_fraction(energy)
+    fractions = energy_fraction(energy, steps)
     places = np.arange(len(fractions))
-    low = fractions < LOW
+    low = fractions < MIN_ENERGY_FRACTION
     right.plot(fractions[~low], places[~low], "o", color=COLOURS[0])
     right.plot(fractions[low], places[low], "X", color=COLOURS[1], markersize=8)
-    right.axvspan(0.0, LOW, color="0.9", zorder=0)
-    right.set_xlabel(f"E-BFMI (grey: below {LOW}, too low)")
+    right.axvspan(0.0, MIN_ENERGY_FRACTION, color="0.9", zorder=0)
+    right.set_xlabel(f"E-BFMI (grey: below {MIN_ENERGY_FRACTION}, too low)")
     right.set_ylabel("chain")
     right.set_xlim(0.0, max(1.2, 1.1 * float(np.nanmax(fractions, initial=0.0))))
     right.set_ylim(len(fractions) - 0.5, -0.5)

@@ -21,20 +21,18 @@ COLUMNS, MOST = 4, 16
 
 def plot_ranks(
     ranks: Mapping[str, np.ndarray],
-    num_draws: int,
-    num_bins: int,
+    edges: np.ndarray,
     *,
     axes: Surface | None = None,
 ) -> Figure:
     """Histograms of ranks, each with the band that 99 % of the counts of uniform ranks lie in.
 
     Args:
-        ranks: by name, from 0 to ``num_draws``.
-        num_draws: draws that were ranked among.
-        num_bins: bars of a histogram.
+        ranks: by name, from 0 to the number of draws that were ranked among.
+        edges: first rank of every bar, and one beyond the last rank.
         axes: where to draw: an empty figure or subfigure, or as many axes as entries.
 
-    >>> len(plot_ranks({"a": np.arange(20)}, 19, 5).axes)
+    >>> len(plot_ranks({"a": np.arange(20)}, np.arange(0, 21, 4)).axes)
     1
     """
     from scipy.stats import binom
@@ -42,14 +40,17 @@ def plot_ranks(
     chosen = dict(list(ranks.items())[:MOST])
     drawn = several_panels(axes, len(chosen), COLUMNS, (3.0, 2.2))
     count = len(next(iter(chosen.values())))
-    low, high = binom.ppf((0.005, 0.995), count, 1 / num_bins)
+    num_draws = int(edges[-1]) - 1
+    shares = np.diff(edges) / edges[-1]
+    low, high = binom.ppf([[0.005], [0.995]], count, shares)
     for panel, (name, values) in zip(drawn.flat, chosen.items()):
-        edges = np.linspace(0, num_draws + 1, num_bins + 1)
-        panel.axhspan(low, high, color="0.9", zorder=0)
-        panel.axhline(count / num_bins, color="grey", linewidth=0.8, linestyle=":")
+        panel.stairs(high, edges, baseline=low, fill=True, color="0.9", zorder=0)
+        panel.stairs(
+            count * shares, edges, baseline=None, color="grey", linewidth=0.8, linestyle=":"
+        )
         panel.hist(values, edges.tolist(), color=COLOURS[0], alpha=0.8)
         for end in (low, high):  # also where bars hide the band
-            panel.axhline(end, color="0.4", linewidth=0.7)
+            panel.stairs(end, edges, baseline=None, color="0.4", linewidth=0.7)
         panel.set_title(shorten(name, 20), loc="left", fontsize="small")
         panel.set_xlim(0, num_draws + 1)
         panel.set_xlabel(f"rank among {num_draws:,} draws", fontsize="small")

@@ -20,6 +20,7 @@ from weighbridge.core.types import Array, Kernel
 from weighbridge.models.targets.density import Target
 from weighbridge.sampling.kernels.hmc import HMCState, evaluate
 from weighbridge.sampling.kernels.parts.accept import select
+from weighbridge.sampling.step_energies import StepEnergies
 from weighbridge.sampling.warmup.dual_averaging import DualAveraging, first_step_size
 from weighbridge.sampling.warmup.metric import Spread
 from weighbridge.sampling.warmup.windows import plan_windows
@@ -66,18 +67,26 @@ class Chain(NamedTuple):
     Attributes:
         kernel: with the step size and metric in use.
         state: of the kernel.
-        averaging: how the step size is tuned.
+        averaging: how the step size of each kernel that is ``tunable`` is tuned.
         spread: how the metric is learned.
+        energy: of the last step, where the kernel tells it; NaN before the first.
     """
 
     kernel: Any
     state: Any
-    averaging: DualAveraging
+    averaging: tuple[DualAveraging, ...]
     spread: Spread
+    energy: Any = np.nan
 
 
 class Phase(NamedTuple):
-    """What is learned from the steps of a block; numbers, so that no phase is traced anew."""
+    """What is learned from the steps of a block; numbers, so that no phase is traced anew.
+
+    Attributes:
+        tunes: whether step sizes are.
+        learns: whether the metric is.
+        wanted: acceptance that step sizes are tuned to; 0 for that which each kernel wants.
+    """
 
     tunes: Any
     learns: Any
@@ -88,8 +97,8 @@ DRAWING = Phase(False, False, 0.0)
 
 
 def is_tunable(kernel: Any) -> bool:
-    """Whether a warm-up tunes the step size of a kernel."""
-    return hasattr(kernel, "target_acceptance")
+    """Whether a warm-up tunes the step size of a kernel itself, not of kernels in it."""
+    return kernel.target_acceptance is not None
 
 
 def has_metric(kernel: Any) -> bool:
@@ -122,48 +131,65 @@ def advance(
     phase: Phase,
     *,
     size: int,
-) -> tuple[Chain, Array, Any]:
+) -> tuple[Chain, Array, Any, Array]:
     """Take ``count`` times ``thin`` steps; of each ``thin`` the last position and info are kept.
 
     The random numbers of a step follow from the chain's key and the number of the step, so that
     it does not matter how steps are cut into blocks.
+
+    Returns:
+        The chain, the positions and infos that are kept, and for each of them the moments of the
+        energies of its ``thin`` steps.
     """
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     info = jax.eval_shape(chain.kernel.step, key, chain.state, target)[1]
     nothing = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
 
-    def once(index: Array, carry: tuple[Chain, Any]) -> tuple[Chain, Any]:
-        chain, before = carry
+    def once(index: Array, carry: tuple[Chain, Any, StepEnergies]) -> Any:
+        chain, before, energies = carry
         step_key = jax.random.fold_in(key, index)
         state, info = chain.kernel.step(step_key, chain.state, target)
-        return _learn(chain._replace(state=state), info, phase), _either(before, info)
+        energy = jnp.asarray(getattr(info, "energy", chain.energy), float)
+        energies = energies.update(chain.energy, energy)
+        chain = _learn(chain._replace(state=state, energy=energy), info, phase)
+        return chain, _either(before, info), energies
 
-    def keep(index: Array, carry: tuple[Chain, Array, Any]) -> tuple[Chain, Array, Any]:
-        chain, positions, infos = carry
+    def keep(index: Array, carry: tuple[Chain, Array, Any, Array]) -> Any:
+        chain, positions, infos, moments = carry
         start = first + index * thin
-        chain, info = jax.lax.fori_loop(start, start + thin, once, (chain, nothing))
+        chain, info, energies = jax.lax.fori_loop(
+            start, start + thin, once, (chain, nothing, StepEnergies.start())
+        )
         positions = positions.at[index].set(chain.state.position)
         infos = jax.tree_util.tree_map(lambda all_, one: all_.at[index].set(one), infos, info)
-        return chain, positions, infos
+        return chain, positions, infos, moments.at[index].set(energies.moments())
 
     position = chain.state.position
     positions = jnp.zeros((size, *position.shape), position.dtype)
     infos = jax.tree_util.tree_map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), info)
-    found: tuple[Chain, Array, Any] = jax.lax.fori_loop(0, count, keep, (chain, positions, infos))
+    chain = chain._replace(energy=jnp.asarray(chain.energy, float))
+    carry = (chain, positions, infos, jnp.zeros((size, 3)))
+    found: tuple[Chain, Array, Any, Array] = jax.lax.fori_loop(0, count, keep, carry)
     return found
 
 
 def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
     """Tune the step size and take the draw into the metric, if the phase says so."""
-    kernel, state, averaging, spread = chain
-    if is_tunable(kernel):
-        acceptance = jnp.mean(jnp.nan_to_num(info.acceptance))
-        averaging = select(phase.tunes, averaging.update(acceptance, phase.wanted), averaging)
-        step_size = jnp.where(phase.tunes, jnp.exp(averaging.log_step), kernel.step_size)
-        kernel = replace(kernel, step_size=step_size)
+    kernel, state, averagings, spread, _ = chain
+    tuned, learned = [], []
+    told = zip(kernel.tunable(), averagings, kernel.tunable_acceptance(info))
+    for part, averaging, (acceptance, moved) in told:
+        mean = jnp.mean(jnp.nan_to_num(acceptance))
+        wanted = jnp.where(phase.wanted > 0, phase.wanted, part.target_acceptance)
+        tunes = jnp.logical_and(phase.tunes, moved)
+        averaging = select(tunes, averaging.update(mean, wanted), averaging)
+        step_size = jnp.where(tunes, jnp.exp(averaging.log_step), part.step_size)
+        tuned.append(replace(part, step_size=step_size))
+        learned.append(averaging)
+    kernel, averagings = kernel.with_tunable(tuple(tuned)), tuple(learned)
     if has_metric(kernel):
         spread = select(phase.learns, spread.update(state.position), spread)
-    return Chain(kernel, state, averaging, spread)
+    return chain._replace(kernel=kernel, averaging=averagings, spread=spread)
 
 
 def _either(before: Any, info: Any) -> Any:
@@ -186,6 +212,7 @@ class ChainRun:
         num_done: steps so far, those of the warm-up and thinned ones included.
         positions: blocks of draws.
         infos: blocks of their infos.
+        energies: blocks of the moments of the energies of the steps that led to each draw.
     """
 
     def __init__(self, number: int, seed: int, target: Target, kernel: Kernel) -> None:
@@ -195,7 +222,8 @@ class ChainRun:
         self.num_divergent = 0
         self.positions: list[np.ndarray] = []
         self.infos: list[Any] = []
-        self.chain = Chain(kernel, None, DualAveraging.start(1.0), Spread.start(1, dense=False))
+        self.energies: list[np.ndarray] = []
+        self.chain = Chain(kernel, None, (), Spread.start(1, dense=False))
         self._seed = seed
         self._seconds_a_step = BLOCK_SECONDS / 8
 
@@ -208,16 +236,14 @@ class ChainRun:
         """Find a place to start from."""
         kernel = self.chain.kernel
         dimension = self.target.model.dimension
-        if is_tunable(kernel):
-            kernel = replace(kernel, step_size=np.asarray(kernel.step_size, float))
+        kernel = _with_step_sizes(kernel, [part.step_size for part in kernel.tunable()])
         if has_metric(kernel) and warmup.metric != "unit":
             kernel = replace(kernel, scale=_as_metric(kernel.scale, dimension, warmup))
         shape = (dimension,) if num_walkers is None else (num_walkers, dimension)
         kernel = jax.tree_util.tree_map(np.asarray, kernel)
         state = self._find_start(kernel, initial, shape)
-        step_size = float(np.mean(kernel.step_size)) if is_tunable(kernel) else 1.0
         spread = Spread.start(dimension, dense=warmup.metric == "dense")
-        self.chain = Chain(kernel, state, DualAveraging.start(step_size), spread)
+        self.chain = Chain(kernel, state, _averaging(kernel), spread, np.full((), np.nan))
 
     def _find_start(self, kernel: Any, initial: np.ndarray | None, shape: tuple[int, ...]) -> Any:
         generator = self._generator(Stream.STARTS)
@@ -240,20 +266,33 @@ class ChainRun:
         if not num_warmup:
             return True
         kernel = self.chain.kernel
-        if not is_tunable(kernel):
+        if not kernel.tunable():
             return self._advance(num_warmup, DRAWING, go_on)
-        wanted = warmup.target_acceptance or kernel.target_acceptance
+        wanted = warmup.target_acceptance or 0.0
         self._begin_tuning()
-        for window in plan_windows(num_warmup):
+        windows = plan_windows(num_warmup)
+        for number, window in enumerate(windows):
             learns = window.learns_metric and has_metric(kernel) and warmup.metric != "unit"
+            if not is_tunable(kernel) and 0 < number < len(windows) - 1:
+                # Kernels in blocks may begin far off: average anew from where they have come to.
+                self._take_average()
+                self._begin_tuning()
             if not self._advance(window.length, Phase(True, learns, wanted), go_on):
                 return False
             if learns:
                 self._renew_metric()
-        chain = self.chain
-        step_size = np.exp(np.asarray(chain.averaging.log_average))
-        self.chain = chain._replace(kernel=replace(chain.kernel, step_size=step_size))
+        self._take_average()
         return True
+
+    def _take_average(self) -> None:
+        """Take over the averaged step sizes."""
+        chain = self.chain
+        # A block of a random scan may have had no turn.
+        sizes = [
+            np.exp(np.asarray(averaging.log_average)) if averaging.num_updates else part.step_size
+            for part, averaging in zip(chain.kernel.tunable(), chain.averaging)
+        ]
+        self.chain = chain._replace(kernel=_with_step_sizes(chain.kernel, sizes))
 
     def draw(self, num_draws: int, thin: int, go_on: Callable[[], bool]) -> bool:
         """Take draws and keep them; False if the run was told to stop."""
@@ -262,15 +301,13 @@ class ChainRun:
     def _begin_tuning(self) -> None:
         """The first step size of a window, and dual averaging from there."""
         kernel, stretch = self.chain.kernel, 1.0
-        step_size = kernel.step_size
-        if getattr(kernel, "uses_gradient", False):
+        # Kernels in blocks begin at the step sizes that they were given.
+        if is_tunable(kernel) and kernel.uses_gradient:
             key_data = self._generator(Stream.STARTS, self.num_done + 1)
             numbers = key_data.integers(0, 2**32, 2, np.uint32)
             step_size = np.asarray(_find_step_size(numbers, self.chain, self.target))
-            stretch = 10.0
-        averaging = DualAveraging.start(float(np.mean(step_size)), stretch)
-        kernel = replace(kernel, step_size=np.asarray(step_size, float))
-        self.chain = self.chain._replace(kernel=kernel, averaging=averaging)
+            kernel, stretch = _with_step_sizes(kernel, [step_size]), 10.0
+        self.chain = self.chain._replace(kernel=kernel, averaging=_averaging(kernel, stretch))
 
     def _renew_metric(self) -> None:
         kernel, spread = self.chain.kernel, self.chain.spread
@@ -294,7 +331,7 @@ class ChainRun:
             affordable = int(BLOCK_SECONDS / (self._seconds_a_step * thin))
             block = min(left, self._block_steps(), max(affordable, 1))
             began = time.perf_counter()
-            self.chain, positions, infos = advance(
+            self.chain, positions, infos, energies = advance(
                 self._key_data(),
                 self.chain,
                 self.target,
@@ -311,6 +348,7 @@ class ChainRun:
             if kept:
                 self.positions.append(np.asarray(positions)[:block])
                 self.infos.append(infos)
+                self.energies.append(np.asarray(energies)[:block])
                 self.num_divergent += int(np.sum(getattr(infos, "divergent", 0)))
         return True
 
@@ -355,6 +393,19 @@ class ChainRun:
             )
         self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
         self.num_done = num_done
+
+
+def _with_step_sizes(kernel: Kernel, sizes: list[Any]) -> Any:
+    """A kernel with these step sizes of those that are tunable."""
+    parts: list[Any] = list(kernel.tunable())
+    tuned = (replace(part, step_size=np.asarray(size, float)) for part, size in zip(parts, sizes))
+    return kernel.with_tunable(tuple(tuned))
+
+
+def _averaging(kernel: Any, stretch: float = 10.0) -> tuple[DualAveraging, ...]:
+    """Dual averaging from the step sizes of a kernel."""
+    sizes = (float(np.mean(part.step_size)) for part in kernel.tunable())
+    return tuple(DualAveraging.start(size, stretch) for size in sizes)
 
 
 def _runs_off(leaf: Any) -> bool:

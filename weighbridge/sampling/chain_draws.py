@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from weighbridge.models.model import Model
-from weighbridge.sampling.chain import has_metric, is_tunable
+from weighbridge.sampling.chain import has_metric
 
 # Draws that are given their names at once.
 BLOCK_DRAWS = 1024
@@ -23,9 +23,11 @@ def tuned_kernel(kernels: list[Any]) -> Any:
     0.2
     """
     first = jax.tree_util.tree_map(np.asarray, kernels[0])
-    if is_tunable(first):
-        logs = [np.log(np.asarray(kernel.step_size)) for kernel in kernels]
-        first = replace(first, step_size=np.exp(np.mean(logs, axis=0)))
+    tuned = []
+    for parts in zip(first.tunable(), *(kernel.tunable() for kernel in kernels)):
+        logs = [np.log(np.asarray(part.step_size)) for part in parts[1:]]
+        tuned.append(replace(parts[0], step_size=np.exp(np.mean(logs, axis=0))))
+    first = first.with_tunable(tuple(tuned))
     if has_metric(first):
         scales = [np.asarray(kernel.scale) for kernel in kernels]
         if scales[0].ndim == 2:

@@ -55,7 +55,7 @@ def prepare(
     (16, -5.919)
     """
     values, weight = rows
-    if getattr(kernel, "ensemble", False):
+    if kernel.ensemble:
         count = getattr(kernel, "num_walkers", _usual_walkers)
         num_walkers = int(count(model.dimension))
     else:
@@ -93,7 +93,7 @@ def _whole_likelihood(model: Model, data: PyTree, kernel: Any) -> Term:
     likelihood = host_likelihood(model, data, jnp.asarray(somewhere))
     if likelihood is None:
         return Total(data)
-    if getattr(kernel, "uses_gradient", True):
+    if kernel.uses_gradient:
         raise ModelError(
             f"{type(kernel).__name__} needs gradients, and the total_log_likelihood of this model "
             "runs on the host, where there are none. Write it with jax.numpy, or use a kernel "

@@ -268,6 +268,9 @@ class Sampler:
         ]
         fields = infos[0]._asdict() if hasattr(infos[0], "_asdict") else {}
         stats = {name: np.stack([getattr(info, name) for info in infos]) for name in fields}
+        if "energy" in stats and self.thin > 1:  # else the energies themselves tell it
+            blocks = [first_draws(run.energies, kept) for run in self.runs]
+            stats["step_energies"] = np.stack(blocks)
         if is_tunable(self.prepared.kernel):
             sizes = [float(np.mean(run.chain.kernel.step_size)) for run in self.runs]
             stats["step_size"] = np.repeat(np.array(sizes)[:, None], kept, axis=1)

@@ -25,6 +25,17 @@ from weighbridge.sampling.sampler import Sampler
 BATCH_ROWS = 256
 
 
+def check_adaptation(kernel: Kernel, num_warmup: int) -> None:
+    """Refuse a warm-up that ends before the kernel has learnt: draws would not be exact."""
+    num_adapt = int(kernel.num_adapt)
+    if num_adapt > num_warmup:
+        raise MethodError(
+            f"{type(kernel).__name__} adapts for {num_adapt:,} steps, and the warm-up has "
+            f"{num_warmup:,}: draws would come from a kernel that still changes. Use "
+            f"num_warmup={num_adapt} or more, or a smaller num_adapt in the kernel."
+        )
+
+
 def sample(
     model: Model,
     data: Any = None,
@@ -56,7 +67,8 @@ def sample(
         kernel: how to move, by default ``wb.NUTS()``. Kernels on mini-batches, such as
             ``wb.SGHMC``, have step sizes for ONE observation.
         num_samples: draws of each chain.
-        num_warmup: steps of its warm-up, which are not kept.
+        num_warmup: steps of its warm-up, which are not kept; at least the ``num_adapt`` of a kernel
+            that learns by itself.
         num_chains: of them; four or more for R-hat to mean something.
         seed: the same seed gives the same numbers.
         warmup: what is learned; see ``wb.Warmup``.
@@ -94,6 +106,8 @@ def sample(
     chosen = NUTS() if kernel is None else kernel
     if not isinstance(chosen, Kernel):
         raise MethodError(f"kernel must be a kernel such as wb.NUTS(), not {chosen!r}.")
+    if resume is None:
+        check_adaptation(chosen, num_warmup)
     require_model(model)
     posterior = Posterior.load(resume) if isinstance(resume, str | Path) else resume
     source = None if data is None else open_source(data, on_bad_row=on_bad_row)

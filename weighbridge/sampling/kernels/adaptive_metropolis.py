@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import standard_normal
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.hastings import Hastings, MetropolisInfo, hastings
@@ -98,7 +98,7 @@ class Learning(NamedTuple):
     meta_fields=[],
 )
 @dataclass(frozen=True)
-class AdaptiveMetropolis:
+class AdaptiveMetropolis(Kernel):
     r"""A random walk whose proposal has the covariance of the chain so far.
 
     .. math:: \theta' \sim (1 - \beta) N\bigl(\theta, \tfrac{2.4^2}{d}
@@ -129,9 +129,7 @@ class AdaptiveMetropolis:
     share: float | Array = 0.05
     regularisation: float | Array = 1e-6
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def init(self, position: Array, target: LogDensity) -> AdaptiveState:
         """Evaluate the target at the position; nothing is known of its spread."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone, tuned_step_size
 
@@ -99,7 +99,7 @@ class Halves(NamedTuple):
 
 @partial(register_dataclass, data_fields=["step_size"], meta_fields=[])
 @dataclass(frozen=True)
-class Stretch:
+class Stretch(Kernel):
     r"""Move each walker along the line through another one.
 
     .. math:: x' = x_j + z (x - x_j), \quad g(z) \propto z^{-1/2} \text{ on } [1/a, a], \quad
@@ -124,7 +124,6 @@ class Stretch:
 
     step_size: float | Array = 1.0
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
     ensemble: ClassVar[bool] = True
 

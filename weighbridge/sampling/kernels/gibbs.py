@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,17 +43,19 @@ class GibbsInfo(NamedTuple):
         divergent: whether a kernel diverged.
         undefined: how many conditionals gave a value that is not a number, or not in the support of
             its prior; the block was left as it was.
+        block_acceptance: acceptance probability of each block; NaN if it was not updated.
     """
 
     acceptance: Array
     divergent: Array
     undefined: Array
+    block_acceptance: Array
 
 
 @jax.tree_util.register_pytree_node_class
 @travels()
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(Kernel):
     r"""Update one block of parameters at a time, the others given.
 
     .. math:: \theta_b' \sim p(\theta_b | \theta_{-b}, y)
@@ -65,9 +68,9 @@ class Gibbs:
         blocks: from a parameter's name, or a tuple of names, to what updates it: a function
             ``conditional(key, parameters, data)`` (or of a key and parameters alone) that returns
             the new value, or for several a mapping from their names (or a tuple); or a kernel,
-            which acts on the unconstrained coordinates of the block. Every parameter must be in a
-            block. Observations with named columns come with a ``weight`` for each row, one unless
-            the data say otherwise.
+            which acts on the unconstrained coordinates of the block and whose step size the warm-up
+            tunes. Every parameter must be in a block. Observations with named columns come with a
+            ``weight`` for each row, one unless the data say otherwise.
         scan: "sweep" to update all blocks in their order at each step, "random" for one of them.
         weights: how likely each block is to be the one, with scan="random"; alike if None.
 
@@ -90,8 +93,6 @@ class Gibbs:
     scan: str = "sweep"
     weights: Any = None
 
-    uses_batches: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if not isinstance(self.blocks, Mapping) or not self.blocks:
             raise MethodError(
@@ -105,10 +106,27 @@ class Gibbs:
         if self.weights is not None and not isinstance(self.weights, jax.core.Tracer):
             _check_weights(np.asarray(self.weights, float), len(self.blocks), self.scan)
 
+    def kernels(self) -> list[Kernel]:
+        """Those of the blocks that have one, in their order."""
+        return [update for update in self.blocks.values() if isinstance(update, Kernel)]
+
     @property
     def uses_gradient(self) -> bool:
         """Whether any kernel in a block does."""
-        return any(getattr(update, "uses_gradient", False) for update in self.blocks.values())
+        return any(kernel.uses_gradient for kernel in self.kernels())
+
+    @property
+    def num_adapt(self) -> int:
+        """Steps until every kernel in a block has learnt; in a random scan but by rare chance."""
+        weights = np.ones(len(self.blocks)) if self.weights is None else np.asarray(self.weights)
+        longest = 0
+        for update, share in zip(self.blocks.values(), weights / weights.sum()):
+            num_adapt = int(update.num_adapt) if isinstance(update, Kernel) else 0
+            if num_adapt and self.scan == "random":
+                # Twice as many turns as are needed on average, and some more.
+                num_adapt = math.ceil((2 * num_adapt + 20) / share)
+            longest = max(longest, num_adapt)
+        return longest
 
     def init(self, position: Array, target: LogDensity) -> GibbsState:
         """States of the kernels in the blocks."""
@@ -139,8 +157,10 @@ class Gibbs:
         for index, update in enumerate(updates):
             state, info = update(keys[index], state)
             infos.append(info)
-        acceptance, divergent, undefined = (jnp.stack(values) for values in zip(*infos))
-        return state, GibbsInfo(jnp.mean(acceptance), jnp.any(divergent), jnp.sum(undefined))
+        acceptance, divergent, undefined, each = (jnp.stack(values) for values in zip(*infos))
+        return state, GibbsInfo(
+            jnp.mean(acceptance), jnp.any(divergent), jnp.sum(undefined), jnp.diagonal(each)
+        )
 
     def _update(
         self, target: LogDensity, index: int, key: Array, state: GibbsState
@@ -152,18 +172,51 @@ class Gibbs:
             whole = cast(Target, target)
             position, defined = draw_conditional(update, names, key, state.position, whole)
             one = jnp.ones((), position.dtype)
-            return state._replace(position=position), GibbsInfo(one, one < 0, jnp.sum(~defined))
+            info = GibbsInfo(one, one < 0, jnp.sum(~defined), self._only(index, one))
+            return state._replace(position=position), info
         restricted = Restricted(target, state.position, coordinates(model_of(target), names))
         inner = refreshed(update, state.states[index], restricted)
         inner, told = update.step(key, inner, restricted)
         states = (*state.states[:index], inner, *state.states[index + 1 :])
         position = restricted.whole(inner.position)
+        acceptance = jnp.asarray(getattr(told, "acceptance", 1.0), position.dtype)
         info = GibbsInfo(
-            jnp.asarray(getattr(told, "acceptance", 1.0), position.dtype),
+            acceptance,
             jnp.asarray(getattr(told, "divergent", False)),
             jnp.zeros((), int),
+            self._only(index, jnp.nan_to_num(acceptance)),
         )
         return GibbsState(position, states), info
+
+    def _only(self, index: int, acceptance: Array) -> Array:
+        """The acceptance of one block, where the others are not updated."""
+        return jnp.full(len(self.blocks), jnp.nan, acceptance.dtype).at[index].set(acceptance)
+
+    # The warm-up tunes the kernels in the blocks, each to the acceptance that it wants.
+
+    def _tunable_at(self) -> list[int]:
+        return [
+            index
+            for index, update in enumerate(self.blocks.values())
+            if isinstance(update, Kernel) and update.target_acceptance is not None
+        ]
+
+    def tunable(self) -> tuple[Kernel, ...]:
+        """Kernels of the blocks whose step size a warm-up tunes."""
+        updates = list(self.blocks.values())
+        return tuple(cast(Kernel, updates[index]) for index in self._tunable_at())
+
+    def with_tunable(self, kernels: tuple[Kernel, ...]) -> Gibbs:
+        """The same blocks with these in place of the tunable kernels."""
+        updates = list(self.blocks.values())
+        for index, kernel in zip(self._tunable_at(), kernels):
+            updates[index] = kernel
+        return replace(self, blocks=dict(zip(self.blocks, updates)))
+
+    def tunable_acceptance(self, info: GibbsInfo) -> tuple[tuple[Array, Array], ...]:
+        """Acceptance of each tunable block, and whether it was updated."""
+        told = info.block_acceptance
+        return tuple((told[index], ~jnp.isnan(told[index])) for index in self._tunable_at())
 
     def rescale(self, variance: Array | float) -> Gibbs:
         """Kernels for a target whose variances are this many times as large; conditionals stay."""
@@ -205,7 +258,7 @@ def _check_block(names: object, update: object) -> None:
     if not (isinstance(listed, tuple) and listed and all(isinstance(n, str) for n in listed)):
         raise MethodError(f"A block is a name or a tuple of names, not {names!r}.")
     if isinstance(update, Kernel):
-        if update.uses_batches or getattr(update, "ensemble", False):
+        if update.uses_batches or update.ensemble:
             raise MethodError(
                 f"{type(update).__name__} cannot update the block {names!r}: it works on "
                 "mini-batches or on an ensemble. Use a kernel of one chain on all the data, such "

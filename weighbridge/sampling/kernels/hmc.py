@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, standard_normal
 from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
 
@@ -59,7 +59,7 @@ DIVERGENCE = 1000.0
     meta_fields=[],
 )
 @dataclass(frozen=True)
-class HMC:
+class HMC(Kernel):
     r"""Follow Hamiltonian dynamics by leapfrog steps, then accept or reject.
 
     .. math::
@@ -84,9 +84,7 @@ class HMC:
     scale: float | Array = 1.0
     jitter: float | Array = 0.0
 
-    uses_batches: ClassVar[bool] = False
-    uses_gradient: ClassVar[bool] = True
-    target_acceptance: ClassVar[float] = 0.8
+    target_acceptance: ClassVar[float | None] = 0.8
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""

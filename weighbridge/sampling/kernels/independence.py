@@ -11,7 +11,7 @@ import numpy as np
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.sampling.kernels.parts.proposals import (
@@ -31,7 +31,7 @@ SMALL_SHARE = 1e-3
 
 @partial(register_dataclass, data_fields=["mean", "scale"], meta_fields=["degrees"])
 @dataclass(frozen=True)
-class Independence:
+class Independence(Kernel):
     r"""Propose from one fixed distribution, accept by the ratio of importance weights.
 
     .. math:: \theta' = m + S z, \qquad w(\theta) = f(\theta) / q(\theta), \qquad
@@ -59,9 +59,7 @@ class Independence:
     scale: float | Array = 1.0
     degrees: int | None = 5
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_degrees(self.degrees)

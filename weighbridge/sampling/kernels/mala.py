@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, standard_normal
 from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
@@ -26,7 +26,7 @@ class MALAInfo(NamedTuple):
 
 @partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
-class MALA:
+class MALA(Kernel):
     r"""Drift up the gradient with some noise, then accept or reject.
 
     .. math::
@@ -59,9 +59,7 @@ class MALA:
     step_size: float | Array = 0.5
     scale: float | Array = 1.0
 
-    uses_batches: ClassVar[bool] = False
-    uses_gradient: ClassVar[bool] = True
-    target_acceptance: ClassVar[float] = 0.574
+    target_acceptance: ClassVar[float | None] = 0.574
 
     def init(self, position: Array, target: LogDensity) -> HMCState:
         """Evaluate the target and its gradient at the position."""

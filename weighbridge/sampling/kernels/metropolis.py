@@ -9,7 +9,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import standard_normal
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone, tuned_step_size
 from weighbridge.sampling.kernels.parts.hastings import Hastings, MetropolisInfo, hastings
@@ -18,7 +18,7 @@ from weighbridge.sampling.kernels.parts.scale import push
 
 @partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
-class Metropolis:
+class Metropolis(Kernel):
     r"""Propose a step at random, accept with probability min(1, f(theta') / f(theta)).
 
     .. math:: \theta' = \theta + s S z, \qquad z \sim N(0, I)
@@ -41,10 +41,8 @@ class Metropolis:
     step_size: float | Array = 0.5
     scale: float | Array = 1.0
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    target_acceptance: ClassVar[float] = 0.3
-    ensemble: ClassVar[bool] = False
+    target_acceptance: ClassVar[float | None] = 0.3
 
     def init(self, position: Array, target: LogDensity) -> Point:
         """Evaluate the target at the position."""

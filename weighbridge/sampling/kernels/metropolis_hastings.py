@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.sampling.kernels.parts.proposals import key_from
@@ -23,7 +23,7 @@ from weighbridge.sampling.kernels.parts.proposals import key_from
     meta_fields=["propose", "log_proposal"],
 )
 @dataclass(frozen=True)
-class MetropolisHastings:
+class MetropolisHastings(Kernel):
     r"""Propose by a function of your own, and accept with what its asymmetry asks for.
 
     .. math:: \theta' \sim q(\cdot | \theta), \qquad a = \min\Bigl(1,
@@ -53,9 +53,7 @@ class MetropolisHastings:
     log_proposal: Callable[[Array, Array], Any] | None = None
     unit: float | Array = 1.0
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not callable(self.propose):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.hmc import HMCState, evaluate
 from weighbridge.sampling.kernels.nuts_trees import TreeInfo, grow, num_uniform
 from weighbridge.sampling.kernels.parts.u_turn import (
@@ -22,16 +22,14 @@ from weighbridge.sampling.kernels.parts.u_turn import (
 )
 
 
-class _Dynamic:
+class _Dynamic(Kernel):
     """What kernels with trajectories of a length of their own share."""
 
     step_size: float | Array
     scale: float | Array
     max_depth: int
 
-    uses_batches: ClassVar[bool] = False
-    uses_gradient: ClassVar[bool] = True
-    target_acceptance: ClassVar[float] = 0.8
+    target_acceptance: ClassVar[float | None] = 0.8
 
     def _criterion(self) -> Criterion:
         raise NotImplementedError

@@ -14,7 +14,7 @@ from jax.scipy.special import logsumexp
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.resampling import effective_sample_size, log_mean_exp, multinomial
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, select
 from weighbridge.sampling.kernels.parts.mixture import (
     Mixture,
@@ -63,7 +63,7 @@ class PopulationInfo(NamedTuple):
     meta_fields=["num_components", "population", "degrees"],
 )
 @dataclass(frozen=True)
-class PopulationMonteCarlo:
+class PopulationMonteCarlo(Kernel):
     r"""Draw walkers from a mixture, weigh them, fit the mixture to them, and resample.
 
     .. math:: q(\theta) = \sum_d \alpha_d \, q_d(\theta), \quad w_i = f(\theta_i) / q(\theta_i),
@@ -104,7 +104,6 @@ class PopulationMonteCarlo:
     defensive: float | Array = 0.1
     num_adapt: int | Array = 100
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
     ensemble: ClassVar[bool] = True
 

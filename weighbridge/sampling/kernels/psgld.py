@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.noise import injected_variance
 from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_at
 from weighbridge.sampling.kernels.sgld import SGLDInfo
@@ -31,7 +31,7 @@ class PSGLDState(NamedTuple):
     meta_fields=["estimate_noise", "correct_drift"],
 )
 @dataclass(frozen=True)
-class PSGLD:
+class PSGLD(Kernel):
     r"""SGLD with steps that follow the size of each coordinate's gradient (RMSprop).
 
     .. math::
@@ -45,7 +45,7 @@ class PSGLD:
     many of a slow chain were all taken nearby, and V follows theta after all. So without gamma a
     smaller step at the same decay is *worse*: on a standard normal with exact gradients the
     variance grows from 1 towards 2 as the step size falls, and gamma mends it
-    (``tests/test_psgld.py`` measures both). Mini-batch noise, the same everywhere, hides it.
+    (``tests/sampling/test_psgld.py`` measures both). Mini-batch noise hides it.
 
     ``correct_drift`` adds gamma. It carries the slope of V, of which the past is forgotten
     as V's, and as fast again as the chain forgets where it was:
@@ -90,7 +90,6 @@ class PSGLD:
     correct_drift: bool = False
 
     uses_batches: ClassVar[bool] = True
-    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> PSGLDState:
         """Start at a position, with the squares as given."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import select
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.proposals import (
@@ -101,7 +101,7 @@ class Trying(NamedTuple):
     meta_fields=["degrees"],
 )
 @dataclass(frozen=True)
-class Rejection:
+class Rejection(Kernel):
     r"""Draw from one fixed distribution until a draw falls under the target: exact, independent.
 
     .. math:: \theta' = m + S z \sim q, \qquad
@@ -133,9 +133,7 @@ class Rejection:
     max_tries: int | Array = 10_000
     degrees: int | None = None
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_degrees(self.degrees)

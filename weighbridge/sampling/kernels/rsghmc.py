@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.noise import injected_variance
 from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_at
 from weighbridge.sampling.kernels.sghmc import SGHMCInfo, SGHMCState, at_rest
@@ -22,7 +22,7 @@ from weighbridge.sampling.kernels.sghmc import SGHMCInfo, SGHMCState, at_rest
     meta_fields=["estimate_noise"],
 )
 @dataclass(frozen=True)
-class RiemannianSGHMC:
+class RiemannianSGHMC(Kernel):
     r"""SGHMC in coordinates that follow the diagonal of the Fisher information.
 
     .. math::
@@ -77,7 +77,6 @@ class RiemannianSGHMC:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
-    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""

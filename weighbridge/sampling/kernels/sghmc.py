@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.noise import injected_variance
 from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_at
 
@@ -41,7 +41,7 @@ class SGHMCInfo(NamedTuple):
     meta_fields=["estimate_noise"],
 )
 @dataclass(frozen=True)
-class SGHMC:
+class SGHMC(Kernel):
     r"""Langevin dynamics with momentum on mini-batch gradients.
 
     .. math::
@@ -72,7 +72,6 @@ class SGHMC:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
-    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGHMCState:
         """Start at a position; the first step draws the velocity."""

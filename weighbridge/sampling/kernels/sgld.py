@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.noise import injected_variance
 from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_at
 
@@ -34,7 +34,7 @@ class SGLDInfo(NamedTuple):
     meta_fields=["estimate_noise"],
 )
 @dataclass(frozen=True)
-class SGLD:
+class SGLD(Kernel):
     r"""Langevin dynamics without momentum on mini-batch gradients.
 
     .. math::
@@ -54,7 +54,6 @@ class SGLD:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
-    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGLDState:
         """Start at a position."""

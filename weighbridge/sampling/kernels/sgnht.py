@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_at
 
 
@@ -36,7 +36,7 @@ class SGNHTInfo(NamedTuple):
     meta_fields=["per_coordinate", "estimate_noise"],
 )
 @dataclass(frozen=True)
-class SGNHT:
+class SGNHT(Kernel):
     r"""SGHMC whose friction rises until the gradient noise, however large, heats no more.
 
     .. math::
@@ -83,7 +83,6 @@ class SGNHT:
     estimate_noise: bool = False
 
     uses_batches: ClassVar[bool] = True
-    uses_gradient: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> SGNHTState:
         """Start at a position; the first step draws the velocity."""

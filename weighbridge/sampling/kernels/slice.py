@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import select, standard_normal
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.scale import push
@@ -115,7 +115,7 @@ def _skip(phase: Array, left_steps: Array, right_steps: Array) -> Array:
     meta_fields=["along"],
 )
 @dataclass(frozen=True)
-class Slice:
+class Slice(Kernel):
     r"""Draw a height under the density, then a point of the line at which it is higher.
 
     .. math:: y \sim U(0, f(\theta)), \qquad \theta' \sim U\{\theta + t d : f(\theta + t d) > y\}
@@ -144,9 +144,7 @@ class Slice:
     max_expansions: int | Array = 8
     along: str = "directions"
 
-    uses_batches: ClassVar[bool] = False
     uses_gradient: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.along not in ("directions", "coordinates"):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array, LogDensity
+from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.hmc import DIVERGENCE, HMCState, evaluate
 from weighbridge.sampling.kernels.parts.accept import select, standard_normal
 from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
@@ -69,7 +69,7 @@ class Trajectory(NamedTuple):
     meta_fields=[],
 )
 @dataclass(frozen=True)
-class WindowedHMC:
+class WindowedHMC(Kernel):
     r"""Follow a trajectory both ways from the start, then choose a state of one of its ends.
 
     With L leapfrog steps there are states 0 to L, and the start is put at a place drawn uniformly
@@ -108,9 +108,7 @@ class WindowedHMC:
     scale: float | Array = 1.0
     jitter: float | Array = 0.0
 
-    uses_batches: ClassVar[bool] = False
-    uses_gradient: ClassVar[bool] = True
-    target_acceptance: ClassVar[float] = 0.8
+    target_acceptance: ClassVar[float | None] = 0.8
 
     def __post_init__(self) -> None:
         if isinstance(self.window, int) and isinstance(self.num_leapfrog, int):

@@ -8,7 +8,7 @@ is a function on the host that cannot be compiled, Python does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -59,9 +59,6 @@ class Beginner(Protocol):
 
 class Walker(Beginner, Kernel, Protocol):
     """A kernel that needs no gradient, and that a population of particles can tune."""
-
-    ensemble: ClassVar[bool]
-    """Whether a position is a whole ensemble, walkers x coordinates."""
 
     @property
     def step_size(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from weighbridge.core.types import Array, Kernel, LogDensity
 DEFAULT_POWERS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0)
 
 
-def check_ladder(kernel: Any, powers: tuple[float, ...]) -> None:
+def check_ladder(kernel: Kernel, powers: tuple[float, ...]) -> None:
     """Refuse powers that are no ladder, and kernels that cannot move on one."""
     if not isinstance(powers, tuple) or len(powers) < 2:
         raise MethodError(f"powers must be a tuple of two or more numbers, not {powers!r}.")
@@ -26,7 +26,7 @@ def check_ladder(kernel: Any, powers: tuple[float, ...]) -> None:
             f"powers must fall from exactly 1 to 0 or more, not {powers}: the first is the target "
             "itself, 0 the prior."
         )
-    if getattr(kernel, "uses_batches", False) or getattr(kernel, "ensemble", False):
+    if kernel.uses_batches or kernel.ensemble:
         raise MethodError(
             f"{type(kernel).__name__} cannot move at the powers of a ladder: tempering needs a "
             "kernel with an accept test that moves one position, such as wb.HMC() or "
@@ -34,14 +34,11 @@ def check_ladder(kernel: Any, powers: tuple[float, ...]) -> None:
         )
 
 
-class OnLadder:
+class OnLadder(Kernel):
     """What kernels that move on a ladder by another kernel have in common."""
 
     kernel: Kernel
     powers: tuple[float, ...]
-
-    uses_batches: ClassVar[bool] = False
-    ensemble: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_ladder(self.kernel, self.powers)
@@ -49,7 +46,7 @@ class OnLadder:
     @property
     def uses_gradient(self) -> bool:
         """Whether the inner kernel does."""
-        return bool(getattr(self.kernel, "uses_gradient", False))
+        return self.kernel.uses_gradient
 
 
 def tempered(target: Any, power: Array | float) -> LogDensity:
@@ -84,7 +81,7 @@ def widening(powers: tuple[float, ...]) -> np.ndarray:
     return -0.5 * np.log(np.maximum(powers, floor))
 
 
-def tuned(kernel: Any, log_scale: Array, acceptance: Array, gain: Array) -> Array:
+def tuned(kernel: Kernel, log_scale: Array, acceptance: Array, gain: Array) -> Array:
     """Step sizes nearer to the acceptance that the kernel wants, if it wants one."""
-    wanted = getattr(kernel, "target_acceptance", None)
+    wanted = kernel.target_acceptance
     return log_scale if wanted is None else log_scale + gain * (acceptance - wanted)
