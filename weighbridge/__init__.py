@@ -1,4 +1,41 @@
-"""weighbridge weighs Bayesian models against each other, on data of any size, as they arrive."""
+"""weighbridge weighs Bayesian models against each other, on data of any size, as they arrive.
+
+    import weighbridge as wb
+    model = wb.Model(prior={"mu": dist.Normal(0, 1)}, log_likelihood=lambda p, row: ...)
+    wb.evidence(model, data)               # the log evidence with its error, and the posterior
+    wb.compare({"a": a, "b": b}, data)     # Bayes factors and probabilities of models
+
+help(wb.evidence) tells more of one name. The names by topic:
+
+Models
+    Model, from_numpyro, zoo (ready-made ones), adapters (scikit-learn, river), check_model
+The evidence of models
+    evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
+    methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC
+    your own method: BatchMethod, SequentialMethod
+    how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
+    bounds from both sides: bidirectional, Bounds, Verdict
+As rows arrive
+    Online, OnlineComparison, Update, ComparisonUpdate, History, CatchUp, Changes, Change
+    watch, Plan, Keeping, Watched, CheckpointStore
+    open_feed, chunks, RedisStream, Parcel, Notice, Continuity, lagged, Lagged
+The posterior
+    sample, Posterior, Prediction, Warmup, Summary, Table, Findings
+    kernels: NUTS, XHMC, HMC, WindowedHMC, MALA, Metropolis, MetropolisHastings, AdaptiveMetropolis,
+    Independence, Slice, Stretch, Gibbs, ParallelTempering, SimulatedTempering,
+    PopulationMonteCarlo, Rejection
+    kernels on mini-batches: SGLD, PSGLD, SGHMC, RiemannianSGHMC, SGNHT, RobbinsMonro
+    your own kernel: Kernel
+    diagnostics, ess, rhat, mcse
+Is the model any good?
+    loo, waic, compare_loo, Elpd, ElpdComparison, predictive_check, PredictiveCheck,
+    prior_sensitivity, Sensitivity, sbc, Calibration, ModelReport, Check
+Other numbers
+    integrate, Integral, maximize, Optimum
+Errors
+    WeighbridgeError, CheckpointError, DataError, ForkError, InUseError, MethodError,
+    MissingDependencyError, ModelError, WeighbridgeWarning
+"""
 
 from __future__ import annotations
 

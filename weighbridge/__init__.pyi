@@ -30,7 +30,9 @@ from weighbridge.core.errors import WeighbridgeWarning as WeighbridgeWarning
 # Pickles name it; it is not for users.
 from weighbridge.core.pickling import _from_pickle as _from_pickle
 from weighbridge.core.status import Status as Status
+from weighbridge.core.tables.findings import Findings as Findings
 from weighbridge.core.tables.table import Table as Table
+from weighbridge.core.types import Kernel as Kernel
 from weighbridge.data.feeds.base import Notice as Notice
 from weighbridge.data.feeds.base import Parcel as Parcel
 from weighbridge.data.feeds.chunking import chunks as chunks
@@ -55,6 +57,8 @@ from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
+from weighbridge.estimators.protocols import BatchMethod as BatchMethod
+from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC
 from weighbridge.estimators.sgais.published import PublishedSGAIS as PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS as SGAIS

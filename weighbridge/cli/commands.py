@@ -35,7 +35,7 @@ from weighbridge.data.values import columns_remark, num_rows
 from weighbridge.estimators.methods import Method, choose
 from weighbridge.monitoring.run_lock import locked
 from weighbridge.monitoring.terminal import Display
-from weighbridge.monitoring.watching import Keeping, Plan, Watched, watch_locked
+from weighbridge.monitoring.watching import Keeping, Plan, Watched, saved_cursor, watch_locked
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.rounds import Limits
@@ -230,6 +230,7 @@ def _watch_locked(
             on_bad_row=options.on_bad_row,
         ),
         stop,
+        saved_cursor(directory),
     )
     if feed.first is None:
         if stop.is_set():
@@ -237,6 +238,7 @@ def _watch_locked(
         raise DataError(f"{without_secrets(table.data)} has no rows.")
     for remark in columns_remark(feed.left_out):
         display.say(remark)
+    announce(display, "compiling the models")
     models, views = see(loaded, table, feed.first)
     plan = Plan(
         models,

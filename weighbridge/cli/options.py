@@ -130,7 +130,7 @@ def choose_method(
     from weighbridge.core.errors import MethodError
     from weighbridge.estimators.methods import resolve
 
-    chosen = resolve(name)
+    chosen: Any = resolve(name)  # a dataclass, as every method is
     settings = {
         "num_particles": ("--particles", particles),
         "num_islands": ("--islands", islands),

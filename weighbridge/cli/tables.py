@@ -21,6 +21,7 @@ from weighbridge.data.sources.csv_file import count_csv_rows
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source
 from weighbridge.models.columns_read import columns_needed
+from weighbridge.models.response import check_responses
 from weighbridge.weighing.competitor import Competitor, as_it_is
 
 Columns = dict[str, np.ndarray]
@@ -122,6 +123,9 @@ def check_question(loaded: Loaded, table: Table) -> None:
             f"{predicting[0]} predicts one column from the others, and {describing[0]} describes "
             "all columns: the evidences of different data cannot be compared."
         )
+    models = {spec: entry.build(1, loaded[spec].option) for spec, entry in entries.items()}
+    models |= {spec: asked.model for spec, asked in loaded.items() if asked.model is not None}
+    check_responses({spec: models[spec] for spec in loaded})
     if describing and table.target is not None:
         raise DataError(
             f"The model {describing[0]!r} describes all columns and has no target: leave out "

@@ -22,6 +22,7 @@ from weighbridge.cli.tables import (
 from weighbridge.core.errors import DataError
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.feeds.base import Cursor, Feed, Parcel
+from weighbridge.data.feeds.cursors import check_cursor
 from weighbridge.data.lags import Lagged
 from weighbridge.data.values import num_rows
 from weighbridge.models.model import Model
@@ -35,17 +36,26 @@ class Begun:
     Args:
         feed: what to look into.
         stop: while it is not set, a feed that has no rows yet is waited for.
+        cursor: where a resumed run goes on. If it tells the columns, they count, and not those of
+            rows that are first by now because earlier ones are gone.
 
     Attributes:
-        first: the first rows; None if it ended, or was stopped, without one.
+        first: the first rows, or none in the columns of the cursor; None if the feed ended, or was
+            stopped, without one.
     """
 
-    def __init__(self, feed: Feed, stop: threading.Event) -> None:
+    def __init__(self, feed: Feed, stop: threading.Event, cursor: Cursor | None = None) -> None:
         self._feed = feed
         self.seekable, self.num_rows = feed.seekable, feed.num_rows
         self._taken: list[Parcel | None] = []
         self._rest = feed.read()
+        tells = getattr(feed, "no_rows", None)
         self.first: Columns | None = None
+        if cursor is not None and tells is not None:
+            check_cursor(cursor, feed.describe())
+            self.first = tells(cursor)
+        if self.first is not None:
+            return
         for parcel in self._rest:
             self._taken.append(parcel)
             if parcel is not None and parcel.values is not None and num_rows(parcel.values):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import polygamma
 
+from weighbridge.core.thresholds import MAX_ROUNDING
+
 # What the log evidence is good to at best, as a share of it: a sum of so many rounded numbers.
 ROUNDED_SHARE = 1e-14
-# Rounding (nats) from which on it matters; below, it is in the error and nothing else.
-ROUNDING_MATTERS = 0.01
 # Its square must be a number.
 LARGEST_ROUNDING = 1e100
 # Events from which on a rate is known by its spread, whatever the tails.
@@ -28,7 +28,7 @@ class Combined(NamedTuple):
     @property
     def is_rounded(self) -> bool:
         """Whether double precision holds the log evidence no better than is worth a flag."""
-        return rounding_error(self.log_evidence) > ROUNDING_MATTERS
+        return rounding_error(self.log_evidence) > MAX_ROUNDING
 
 
 def rounding_error(log_evidence: float, additions: int = 0) -> float:
@@ -50,7 +50,7 @@ def rounding_error(log_evidence: float, additions: int = 0) -> float:
     if not math.isfinite(log_evidence):
         return 0.0
     last_digit = float(np.spacing(abs(log_evidence)))
-    lost = additions * last_digit if last_digit > ROUNDING_MATTERS else 0.0
+    lost = additions * last_digit if last_digit > MAX_ROUNDING else 0.0
     return min(ROUNDED_SHARE * abs(log_evidence) + lost, LARGEST_ROUNDING)
 
 

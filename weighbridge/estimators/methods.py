@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.ibis.ibis import IBIS
-from weighbridge.estimators.sequential import SequentialMethod
+from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
-from weighbridge.estimators.sgais.published import PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.estimators.tempering.ais import AIS
 from weighbridge.estimators.tempering.prior_sampling import PriorSampling
 from weighbridge.estimators.tempering.smc import SMC
-from weighbridge.estimators.tempering.tempering import Tempering
 from weighbridge.estimators.tempering.thermodynamic import Thermodynamic
 from weighbridge.models.model import Model
 
-Method = SGAIS | PublishedSGAIS | IBIS | SequentialSGMCMC | Tempering
+Method = BatchMethod | SequentialMethod
 
 METHODS: dict[str, Callable[[], Method]] = {
     "auto": SGAIS,
@@ -39,7 +37,8 @@ def resolve(method: str | Method) -> Method:
     >>> resolve("published").num_particles
     10
     """
-    if isinstance(method, Method):
+    # A class has the attributes of its objects: wb.SMC is no method, wb.SMC() is.
+    if isinstance(method, Method) and not isinstance(method, type):
         return method
     if not isinstance(method, str):
         raise MethodError(f"method must be a name or a method object (SGAIS()), not {method!r}.")

@@ -1,10 +1,10 @@
-"""Methods that take rows as they come: what the loop asks of them, and what their runs share."""
+"""Runs that take rows as they come: what is asked of them, and what they share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,10 @@ import numpy as np
 
 from weighbridge.core.compilation import jit
 from weighbridge.core.errors import ModelError
-from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
 from weighbridge.core.types import Array, PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.path_points import PathPoint
 from weighbridge.models.model import Model, unravel_positions
 from weighbridge.models.targets.rows import Rows
 from weighbridge.results.evidence_result import Evidence
@@ -33,12 +33,8 @@ class SequentialRun(Protocol):
     """A run under way: rows go in, the evidence so far comes out, and it can be saved."""
 
     @property
-    def path(self) -> list[tuple[float, ...]]:
-        """What is known after each piece of the rows.
-
-        Observations, log evidence, standard error, annealing steps, ESS, and what else the method
-        tells.
-        """
+    def path(self) -> list[PathPoint]:
+        """What is known after each piece of the rows."""
         ...
 
     @property
@@ -81,55 +77,6 @@ class SequentialRun(Protocol):
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
         """Continue from what ``state`` gave."""
-        ...
-
-
-@runtime_checkable
-class SequentialMethod(Protocol):
-    """A method that takes rows as they come; ``start`` begins a run."""
-
-    @property
-    def name(self) -> str:
-        """What results call the method."""
-        ...
-
-    @property
-    def num_islands(self) -> int:
-        """Independent populations of a run."""
-        ...
-
-    def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
-        """Rows that a run takes in at once, after so many; more may do where all are at hand."""
-        ...
-
-    @property
-    def states_error(self) -> bool:
-        """Whether the spread of islands may be believed as an error."""
-        ...
-
-    def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from those of the islands."""
-        ...
-
-    def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialRun:
-        """Begin a run; other islands draw other random numbers."""
-        ...
-
-
-@runtime_checkable
-class HeldMethod(Protocol):
-    """A method that needs all rows at once."""
-
-    def estimate(
-        self,
-        model: Model,
-        values: PyTree | None,
-        weight: np.ndarray | None,
-        *,
-        seed: int = 0,
-        first_island: int = 0,
-    ) -> Evidence:
-        """The evidence of a model on data that are in memory."""
         ...
 
 

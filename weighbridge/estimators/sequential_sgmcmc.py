@@ -15,18 +15,19 @@ import numpy as np
 from weighbridge.core.checks import require_counts
 from weighbridge.core.compilation import double_precision, jit
 from weighbridge.core.errors import MethodError
-from weighbridge.core.islands import Combined, combine_islands
+from weighbridge.core.islands import combine_islands
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MIN_STREAMED_PARTICLES
 from weighbridge.core.types import Array, Kernel, PyTree
 from weighbridge.data.cutting import join, pad, rechunk
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import COUNTS, Annealed, anneal
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.reweighting import Settings
-from weighbridge.estimators.sequential import HeldMethod, SequentialMethod
+from weighbridge.estimators.path_points import PathPoint
+from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.estimators.sgais.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
-from weighbridge.estimators.sgais.streamed import FEW_PARTICLES
 from weighbridge.estimators.tempering.smc import SMC
 from weighbridge.models.model import EDGE, Model
 from weighbridge.models.priors import Parameters
@@ -35,7 +36,7 @@ from weighbridge.results.evidence_result import Evidence
 
 
 @dataclass(frozen=True)
-class SequentialSGMCMC:
+class SequentialSGMCMC(SequentialMethod):
     r"""Predictive factors averaged over posterior samples that SG-MCMC draws on mini-batches.
 
     .. math:: \log \hat Z = \log \hat Z_{start} + \sum_n \log \frac1M \sum_i p(y_n | \theta_i),
@@ -80,10 +81,11 @@ class SequentialSGMCMC:
     batch_size: int = 500
     num_moves: int = 20
     kernel: Kernel = PUBLISHED_KERNEL
-    start_with: HeldMethod | SequentialMethod | None = field(default_factory=SMC)
+    start_with: BatchMethod | SequentialMethod | None = field(default_factory=SMC)
     start_rows: int = 100
     reservoir: int = 1_000_000
 
+    counts: ClassVar[tuple[str, ...]] = COUNTS
     states_error: ClassVar[bool] = False
     chunk_size: ClassVar[int] = 10_000  # taken in at once, and cut to chunks by the run
     name: ClassVar[str] = "sequential_sgmcmc"
@@ -91,7 +93,7 @@ class SequentialSGMCMC:
     def __post_init__(self) -> None:
         require_counts(self, "chunk_growth", "max_chunk", "start_rows")
         self.engine()  # which checks the rest
-        if not isinstance(self.start_with, HeldMethod | SequentialMethod | None):
+        if not isinstance(self.start_with, BatchMethod | SequentialMethod | None):
             raise MethodError(
                 f"start_with must be a method such as wb.SMC(), or None, not {self.start_with!r}."
             )
@@ -128,10 +130,6 @@ class SequentialSGMCMC:
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
         """Rows taken in at once: always as many."""
         return self.chunk_size
-
-    def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from those of the islands."""
-        return combine_islands(islands)
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialSGMCMCRun:
         """Begin a run; ``absorb`` then takes rows."""
@@ -224,7 +222,7 @@ class SequentialSGMCMCRun(PublishedRun):
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
         steps = float(len(found.trace["rows"]))
         known = (found.log_evidence, found.std_error, steps, ess)
-        self.path.append((seen, *known, self.temperature))
+        self.path.append(PathPoint(seen, *known, self.temperature))
 
     def _anneal(self, chunk: Rows, seen: float) -> Annealed:
         """One step of the core: the chunk at once, no resampling; then the weights are averaged."""
@@ -251,7 +249,7 @@ class SequentialSGMCMCRun(PublishedRun):
         if self._is_only_start():
             return self.start_flags
         found = {
-            Status.LOW_ESS: any(entry[4] < FEW_PARTICLES for entry in self.path),
+            Status.LOW_ESS: any(point.ess < MIN_STREAMED_PARTICLES for point in self.path),
             Status.PARTICLES_DROPPED: self.counts["num_infinite"] > 0,
             Status.UNADJUSTED: self.method.kernel.uses_batches,
         }

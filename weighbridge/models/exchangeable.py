@@ -15,7 +15,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from weighbridge.core.constants import MEDIAN_TO_DEVIATION
 from weighbridge.core.pytrees import register_dataclass
@@ -50,6 +49,9 @@ class Reference(NamedTuple):
 
         Stephens (2000), J. R. Stat. Soc. B 62:795-809.
         """
+        # Imported here: it takes a tenth of a second, of which most models need nothing.
+        from scipy.optimize import linear_sum_assignment
+
         return np.array([linear_sum_assignment(cost)[1] for cost in self.costs(components)])
 
     def costs(self, components: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from weighbridge.models.priors import (
 from weighbridge.models.program_text import describe
 
 LogLikelihood = Callable[[Any, Any], Any]
+# What a likelihood is of: real values, or classes and counts.
+Response = Literal["density", "probability"]
 
 # A prior draw that underflows to the edge of its support has no finite image in R^D; it is
 # put here instead, where every bijector has long saturated.
@@ -60,6 +62,8 @@ class Model:
         on_host: whether ``total_log_likelihood`` is plain NumPy, called outside JAX with many
             parameter sets at a time (a leading axis of every parameter; one value for each set),
             or, if it cannot take many, with one. By default it is if JAX cannot trace it.
+        response: whether the likelihood is a "density" of real values or the "probability" of a
+            class. Models that say so, and differ, are not compared. By default nothing is said.
 
     >>> import numpyro.distributions as dist
     >>> model = Model(
@@ -83,6 +87,7 @@ class Model:
         exchangeable: Mapping[str, int] | None = None,
         check_rows: Callable[[PyTree], Mapping[str, np.ndarray]] | None = None,
         on_host: bool | None = None,
+        response: Response | None = None,
     ) -> None:
         if not isinstance(prior, Mapping) or not prior:
             raise ModelError(
@@ -103,11 +108,14 @@ class Model:
                 "on_host=True is for a total_log_likelihood: the log-likelihood of one row is "
                 "always compiled, and must use jax.numpy."
             )
+        if response is not None and response not in get_args(Response):
+            raise ModelError(f"response is one of {list(get_args(Response))}, not {response!r}.")
         # Their arrays are seen through views, which no other code can have given to JAX.
         self.log_likelihood = with_own_arrays(log_likelihood)
         self.total_log_likelihood = with_own_arrays(total_log_likelihood)
         self.check_rows = check_rows
         self.on_host = on_host
+        self.response = response
         self._entries = {str(name): clean_entry(name, value) for name, value in prior.items()}
         self._layouts = tuple(
             (name, *leaf_layout(entry))
@@ -277,12 +285,13 @@ class Model:
             self.total_log_likelihood,
             self.check_rows,
             self.on_host,
+            self.response,
         )
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> Model:
         """Put a model together again."""
-        layouts, functions, sites, exchangeable, rows, total, check, on_host = static
+        layouts, functions, sites, exchangeable, rows, total, check, on_host, response = static
         model = object.__new__(cls)
         model._layouts = layouts
         model._entries = dict(functions)
@@ -292,7 +301,7 @@ class Model:
             model._entries[name] = jax.tree_util.tree_unflatten(structure, ordered)
         model.sites, model.exchangeable = sites, exchangeable
         model.log_likelihood, model.total_log_likelihood, model.check_rows = rows, total, check
-        model.on_host = on_host
+        model.on_host, model.response = on_host, response
         return model
 
     def fingerprint(self) -> str:

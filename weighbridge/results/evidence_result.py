@@ -19,6 +19,7 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status
 from weighbridge.core.tables import summaries
+from weighbridge.core.tables.excerpt import excerpt
 from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.core.tables.table import Table
@@ -44,7 +45,7 @@ SMALL_ERROR = 1e-9
 
 
 @travels()
-class Trace(Tabular, Mapping[str, np.ndarray]):
+class Trace(Tabular, Shown, Mapping[str, np.ndarray]):
     """The path of an estimate: columns of equal length, by name or as attributes.
 
     >>> trace = Trace(rows=np.array([500, 1000]), log_evidence=np.array([-700.0, -1400.0]))
@@ -77,6 +78,13 @@ class Trace(Tabular, Mapping[str, np.ndarray]):
 
     def _frame(self) -> Frame:
         return Frame(self._columns)
+
+    def _page(self) -> Page:
+        table = excerpt(self._frame())
+        return Page(repr(self), table.columns, table.texts())
+
+    def _small_figure(self) -> None:
+        """None: it is drawn as part of its evidence."""
 
 
 @travels()

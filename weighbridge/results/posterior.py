@@ -17,6 +17,7 @@ from weighbridge.core.constants import PROBABILITY
 from weighbridge.core.errors import CheckpointError, MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.tables import summaries
+from weighbridge.core.tables.findings import Findings
 from weighbridge.core.tables.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.data.values import columns_remark
@@ -47,7 +48,9 @@ class Posterior(Shown):
         samples: draws by parameter name, chains x draws x shape.
         positions: the same as unconstrained vectors, chains x draws x coordinates.
         stats: what the kernel said of each draw, chains x draws: ``acceptance``, ``divergent``,
-            ``energy``, ``step_size``, ``tree_depth``, ``num_leapfrog``, as far as it has them.
+            ``energy``, ``step_size``, ``tree_depth``, ``num_leapfrog``, as far as it has them. With
+            ``thin`` also ``step_energies``, chains x draws x 3: mean, variance and mean square
+            change of the energy over the steps that lead to a draw.
         kernel: the kernel as tuned: its step size and metric are averages over the chains. With
             ``num_warmup=0`` it samples on without a new warm-up.
         num_warmup: steps of the warm-up.
@@ -82,10 +85,13 @@ class Posterior(Shown):
         return int(self.positions.shape[1])
 
     @cached_property
-    def warnings(self) -> tuple[str, ...]:
-        """Every reason for caution, in words, with its remedy; empty if there is none."""
+    def warnings(self) -> Findings:
+        """Every reason for caution, in words, with its remedy; empty if there is none.
+
+        It is a tuple of texts, and a table (``warnings.to_pandas()``).
+        """
         found = diagnostics.warnings_of(self.samples, self.stats, self.max_depth)
-        return (*self.remarks, *found)
+        return Findings((*self.remarks, *found))
 
     @property
     def divergences(self) -> dict[str, np.ndarray]:
@@ -112,7 +118,7 @@ class Posterior(Shown):
         ('50% HDI low', '50% HDI high')
         """
         table = diagnostics.summarise(self.samples, probability)
-        return replace(table, notes=self.warnings) if self.warnings else table
+        return replace(table, notes=tuple(self.warnings)) if self.warnings else table
 
     def flat(self) -> dict[str, np.ndarray]:
         """The draws of all chains in one row, draw by draw.
@@ -241,7 +247,7 @@ class Posterior(Shown):
             raise MethodError(
                 "This posterior has no energies: kernels such as wb.NUTS() and wb.HMC() state them."
             )
-        return energy_plot_energy(self.stats["energy"], axes=axes)
+        return energy_plot_energy(self.stats["energy"], self.stats.get("step_energies"), axes=axes)
 
     def plot_posterior(
         self,

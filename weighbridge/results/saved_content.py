@@ -107,6 +107,7 @@ POSTERIOR_ARRAYS = {
     f"stats/({'|'.join(EACH_DRAW)})": Numbers(
         "fiu", ("chains", "draws"), -math.inf, math.inf, nan=True
     ),
+    "stats/step_energies": Numbers("f", ("chains", "draws", 3), -math.inf, math.inf, nan=True),
     "stats/.*": Numbers("fiub", ("chains", "draws", ...), -math.inf, math.inf, nan=True),
     r"chain/\d+/\d+": Numbers("fiub", None, -math.inf, math.inf, nan=True),
 }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.interrupts import interruptible
-from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.announcing import announce, announced
 from weighbridge.core.progress.rounds import Reporter, choose_reporter
 from weighbridge.core.status import Status
 from weighbridge.data.checking import RowPolicy
@@ -19,12 +19,13 @@ from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.estimators.methods import Method, choose
 from weighbridge.models.gate import QuarantineFile, refuse_pymc
 from weighbridge.models.model import Model
+from weighbridge.models.response import check_responses
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.comparison import Comparison
 from weighbridge.weighing.competitor import Competitor, as_it_is
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.weighing.rounds import Limits
-from weighbridge.weighing.weighing import open_common, weigh_together
+from weighbridge.weighing.weighing import READING, open_common, weigh_together
 
 
 class BadRows(NamedTuple):
@@ -146,11 +147,14 @@ def _weigh(
                 f"{name!r} must be a wb.Model like the others, not {type(model).__name__}: give "
                 "only models, or only results."
             )
+    check_responses(models)
     reporter = choose_reporter(progress)
     with interruptible(partial(announce, reporter, at_once=True)):
+        with announced(reporter, READING):
+            source = open_common(models, data, method, bad_rows.on_bad_row)
         return weigh_together(
             {name: Competitor(model, as_it_is) for name, model in models.items()},
-            open_common(models, data, method, bad_rows.on_bad_row),
+            source,
             method,
             seed=seed,
             limits=limits,

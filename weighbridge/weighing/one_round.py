@@ -23,10 +23,7 @@ from weighbridge.data.quarantine import Quarantine
 from weighbridge.data.row_order import in_random_order, order_matters
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.annealing.loop import Report
-from weighbridge.estimators.sequential import SequentialMethod
-from weighbridge.estimators.sgais.sgais import SGAIS
-from weighbridge.estimators.tempering.tempering import Tempering
+from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.models.held import Held
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.common_rows import CommonRows
@@ -68,7 +65,7 @@ class Weighing(NamedTuple):
         return name if len(self.competitors) > 1 else ""
 
 
-def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> OneRound:
+def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> OneRound:
     """Hold all the data, and give a function that runs one round of islands on them.
 
     Args:
@@ -91,28 +88,25 @@ def held_rounds(weighing: Weighing, method: Tempering, *, numbered: bool) -> One
         results = {}
         for name in names:
             report = partial(reporter.temper, label=weighing.label(name), island_round=number)
+            held = holders[name]
             try:
-                results[name] = _estimate(holders[name], method, seed, first_island, report)
+                result = method.estimate(
+                    held.model,
+                    *held.contents(),
+                    seed=seed,
+                    first_island=first_island,
+                    report=report,
+                )
             except interrupts.Interrupted:
                 break
+            noticed = {**result.diagnostics, **held.noticed()}
+            results[name] = replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
             if interrupts.is_due():
                 break
             interrupts.keep()
         return results
 
     return one_round
-
-
-def _estimate(
-    held: Held, method: Tempering, seed: int, first_island: int, report: Report
-) -> Evidence:
-    """The evidence of what is held, by islands from the first one on."""
-    values, weight = held.contents()
-    result = method.estimate(
-        held.model, values, weight, seed=seed, first_island=first_island, report=report
-    )
-    noticed = {**result.diagnostics, **held.noticed()}
-    return replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
 
 
 def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:
@@ -208,17 +202,15 @@ def _told_if(shuffled: bool) -> Iterator[None]:
 
 def is_shuffled(method: SequentialMethod, source: Source) -> bool:
     """Whether the rows are taken in random order: a decision for all models."""
-    if not isinstance(method, SGAIS):
-        return False
-    if method.shuffle and not source.in_memory:
+    if method.shuffles and not source.in_memory:
         raise MethodError(
             "shuffle=True needs all rows in memory, and these come from files or an iterator: "
             "read them into arrays first, or leave it out."
         )
-    undecided = method.shuffle is None and method.half_life is None
+    undecided = method.shuffles is None
     if undecided and source.in_memory and source.num_rows is not None:
         return order_matters(join(list(source.blocks())))
-    return bool(method.shuffle)
+    return bool(method.shuffles)
 
 
 def _pass(
@@ -269,5 +261,5 @@ def _shuffled_chunks(
 
 def _report(reporter: Reporter, session: Session, label: str) -> None:
     if session.run.path:
-        _, log_evidence, _, annealing_steps, *_ = session.run.path[-1]
-        reporter.update(session.run.num_rows, log_evidence, annealing_steps, label)
+        point = session.run.path[-1]
+        reporter.update(session.run.num_rows, point.log_evidence, point.annealing_steps, label)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,32 +14,13 @@ from weighbridge.core import interrupts
 from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_HEATING_BIAS
 from weighbridge.estimators.methods import Method
 from weighbridge.estimators.second_look.audit import drift_diagnostics, is_drifting
-from weighbridge.estimators.sgais.published import PublishedSGAIS
-from weighbridge.estimators.sgais.sgais import SGAIS
-from weighbridge.estimators.sgais.streamed import DISAGREEMENT as SGAIS_DISAGREEMENT
-from weighbridge.estimators.sgais.streamed import HEAT_MATTERS
-from weighbridge.estimators.tempering.tempering import DISAGREEMENT, Tempering
 from weighbridge.results.evidence_result import Evidence
 
-# Diagnostics that count something over all steps of a round, and errors of a round's answer.
-COUNTS = (
-    "annealing_steps",
-    "dropped",
-    "host_calls",
-    "host_evaluations",
-    "num_diverged",
-    "num_infinite",
-    "num_stages",
-    "num_undefined",
-    "stalled",
-)
+# Errors of a round's answer.
 ERRORS = ("genealogy_error", "settled_error")
-# Islands that a round is not divided below: the spread of fewer says little of the error.
-LEAST_OF_A_ROUND = 8
-# And particles of a round for each dimension: a bridge between fewer and their Gaussians fails.
-PARTICLES_FOR_EACH = 10
 
 
 @dataclass(frozen=True)
@@ -66,46 +47,35 @@ class Limits:
             )
 
 
-def of_a_round(method: Tempering, dimension: int) -> Tempering:
-    """The method for one of the rounds of a tolerance: with half of its islands, if those are many.
+class Rounds(NamedTuple):
+    """How rounds of islands are run.
 
-    Half may be enough, above all where a bridge is the answer, as long as they have particles for
-    its Gaussians; what is left to do costs the same in two rounds as in one.
-
-    >>> from weighbridge import SMC
-    >>> [of_a_round(SMC(num_islands=islands), 5).num_islands for islands in (10, 16, 32)]
-    [10, 8, 16]
-    >>> of_a_round(SMC(), 100).num_islands
-    16
+    Attributes:
+        one_round: runs islands from a first number on, of the models named.
+        method: whose islands they are.
+        repeatable: whether there can be a second round.
+        least: islands from which on an answer by their path alone may be enough.
     """
-    half = method.num_islands // 2
-    enough = half * method.num_particles >= PARTICLES_FOR_EACH * dimension
-    return replace(method, num_islands=half) if enough and half >= LEAST_OF_A_ROUND else method
+
+    one_round: Callable[[int, Sequence[str]], dict[str, Evidence]]
+    method: Method
+    repeatable: bool
+    least: int = 0
 
 
-def run_rounds(
-    one_round: Callable[[int, Sequence[str]], dict[str, Evidence]],
-    names: Sequence[str],
-    method: Method,
-    limits: Limits,
-    *,
-    repeatable: bool,
-    least: int = 0,
-) -> dict[str, Evidence]:
+def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, Evidence]:
     """Run rounds of islands until every model's error is within the tolerance, or time is up.
 
     A run that is interrupted gives back what there is of every model: its finished rounds, or what
     the first one has come to. Models of which there is nothing are left out.
 
     Args:
-        one_round: runs islands from a first number on, of the models named.
+        plan: how they are run.
         names: of the models.
-        method: whose islands they are.
         limits: when to stop.
-        repeatable: whether there can be a second round.
-        least: islands from which on an answer by their path alone may be enough.
     """
     began = time.perf_counter()
+    one_round, method, repeatable, least = plan
     rounds: dict[str, list[Evidence]] = {name: [] for name in names}
     pending = list(names)
     missed: set[str] = set()
@@ -180,13 +150,15 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
     """The standard error of several rounds together, and their answers combined.
 
     Rounds are independent, so answers by a bridge are averaged; if fewer than half of the rounds
-    have one, the islands' paths count instead.
+    have one, or if one of them hit nothing, the islands' paths count instead.
     """
     combined = _all_islands(results, method)
     if len(results) == 1:
         return results[0].std_error, combined
     bridged = [r for r in results if _by_bridge(r)]
-    if 2 * len(bridged) >= len(results):
+    # To leave out a round that hit nothing would be to count the others' hits twice.
+    is_flat = any(Status.FLAT in r.flags for r in results)
+    if 2 * len(bridged) >= len(results) and not is_flat:
         std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
         mean = float(np.mean([r.log_evidence for r in bridged]))
         return std_error, combined._replace(log_evidence=mean, std_error=std_error)
@@ -227,21 +199,21 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
         std_error=std_error,
         samples={n: np.concatenate([r.samples[n] for r in results]) for n in first.samples},
         log_weights=log_weights - np.log(np.sum(np.exp(log_weights))),
-        diagnostics=_diagnostics(results, combined, _all_islands(results, method)),
+        diagnostics=_diagnostics(results, combined, method),
         flags=_flags(results, method, std_error, combined),
         elapsed=sum(result.elapsed for result in results),
     )
 
 
-def _diagnostics(results: Sequence[Evidence], answer: Combined, path: Combined) -> dict[str, Any]:
-    found = dict(results[0].diagnostics)
+def _diagnostics(results: Sequence[Evidence], answer: Combined, method: Method) -> dict[str, Any]:
+    found, path = dict(results[0].diagnostics), _all_islands(results, method)
     islands = [r.diagnostics["island_log_evidence"] for r in results]
     found |= {
         "num_rounds": len(results),
         "trace_islands": len(islands[0]),
         "island_log_evidence": np.concatenate(islands),
     }
-    for name in COUNTS:
+    for name in method.counts:
         if name in found:
             found[name] = sum(r.diagnostics[name] for r in results)
     for name in ERRORS:
@@ -276,18 +248,16 @@ def _flags(
     raised = dict.fromkeys(flag for result in results for flag in result.flags)
     bias = abs(_bias(results))
     chance_error = math.sqrt(max(std_error**2 - bias**2, 0.0))
-    streamed = isinstance(method, SGAIS | PublishedSGAIS)
-    threshold = SGAIS_DISAGREEMENT if streamed else DISAGREEMENT
-    # SGAIS evens its islands out on the way: what a round saw then cannot be seen at the end.
-    seen_before = streamed and Status.ISLANDS_DISAGREE in raised
+    # Where islands are evened out on the way, the end cannot show what a round saw before.
+    seen_before = method.evens_islands and Status.ISLANDS_DISAGREE in raised
     drifts = _drifts(results)
     path_error = _all_islands(results, method).std_error
     judged = {
         Status.DRIFTING: bool(drifts) and is_drifting(np.concatenate(drifts), path_error),
         # Where another round has hit what one did not, the spread of their islands shows it.
         Status.FLAT: all(Status.FLAT in result.flags for result in results),
-        Status.HEATED: bias > max(HEAT_MATTERS, 2 * chance_error),
-        Status.ISLANDS_DISAGREE: seen_before or combined.spread > threshold,
+        Status.HEATED: bias > max(MAX_HEATING_BIAS, 2 * chance_error),
+        Status.ISLANDS_DISAGREE: seen_before or combined.spread > method.disagreement,
         Status.ERROR_UNKNOWN: math.isnan(std_error),
     }
     fresh = [flag for flag, is_so in judged.items() if is_so and flag not in raised]

@@ -117,7 +117,7 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
 def _check_path_ends(session: Session) -> None:
     """A path ends where the run stands."""
     run = session.run
-    end = run.path[-1][0] if run.path else 0.0
+    end = run.path[-1].rows if run.path else 0.0
     if not math.isclose(end, run.num_observations, rel_tol=1e-9):
         raise ValueError(f"the path ends at {end} rows, and {run.num_observations} were seen")
     if bool(run.path) != bool(run.num_rows):

@@ -18,7 +18,8 @@ from weighbridge.data.checking import RowPolicy
 from weighbridge.data.cutting import rechunk
 from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.data.values import LeftOut, num_rows
-from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
+from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.sequential import SequentialRun
 from weighbridge.models.gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.model import Model
 from weighbridge.models.row_likelihood import split_weight
@@ -144,7 +145,7 @@ def update_session(session: Session, values: PyTree) -> Update:
     began = time.perf_counter()
     run, skipped = session.run, session.checker.rows_skipped
     quarantined = session.checker.rows_quarantined
-    before, steps_before = (run.path[-1][1] if run.path else 0.0), annealing_steps(run)
+    before, steps_before = (run.path[-1].log_evidence if run.path else 0.0), annealing_steps(run)
     seen_before, changes_before = run.num_rows, len(session.changes)
     with session.undoable():
         rows = session.admit(values)
@@ -153,14 +154,14 @@ def update_session(session: Session, values: PyTree) -> Update:
     elapsed = time.perf_counter() - began
     if not run.path:
         raise DataError("Every row so far was skipped: there is nothing to weigh.")
-    seen, log_evidence, std_error = run.path[-1][:3]
+    latest = run.path[-1]
     return Update(
-        log_evidence=log_evidence,
-        std_error=std_error,
-        log_predictive=log_evidence - before,
-        num_observations=round(seen),
+        log_evidence=latest.log_evidence,
+        std_error=latest.std_error,
+        log_predictive=latest.log_evidence - before,
+        num_observations=round(latest.rows),
         annealing_steps=annealing_steps(run) - steps_before,
-        ess=run.path[-1][4],
+        ess=latest.ess,
         rows_skipped=session.checker.rows_skipped - skipped,
         rows_quarantined=session.checker.rows_quarantined - quarantined,
         flags=run.flags(),

@@ -11,18 +11,14 @@ from typing import Any
 
 from weighbridge.core.errors import DataError
 from weighbridge.core.interrupts import interruptible
-from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.announcing import announce, announced
 from weighbridge.core.progress.rounds import Reporter, choose_reporter, is_watched
 from weighbridge.data.checking import RowPolicy, open_quarantine
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.methods import Method, choose
-from weighbridge.estimators.sequential import SequentialMethod
-from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
-from weighbridge.estimators.sgais.published import PublishedSGAIS
-from weighbridge.estimators.sgais.sgais import SGAIS
-from weighbridge.estimators.tempering.tempering import Tempering
+from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.models.column_scales import scale_remark
 from weighbridge.models.gate import QuarantineFile, require_model
 from weighbridge.models.model import Model
@@ -35,7 +31,9 @@ from weighbridge.weighing.one_round import (
     is_shuffled,
     streamed_rounds,
 )
-from weighbridge.weighing.rounds import Limits, of_a_round, run_rounds
+from weighbridge.weighing.rounds import Limits, Rounds, run_rounds
+
+READING = "reading the data"
 
 
 def evidence(
@@ -90,9 +88,11 @@ def evidence(
     began = time.perf_counter()
     reporter = choose_reporter(progress)
     with interruptible(partial(announce, reporter, at_once=True)):
+        with announced(reporter, READING):
+            source = open_common({"": model}, data, chosen, on_bad_row)
         results = weigh_together(
             {"": Competitor(model, as_it_is)},
-            open_common({"": model}, data, chosen, on_bad_row),
+            source,
             chosen,
             seed=seed,
             limits=limits,
@@ -138,34 +138,32 @@ def weigh_together(
     """
     limits = limits or Limits()
     try:
-        announce(reporter, "reading the data")
+        announce(reporter, READING)
         # One for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)
-        return _told_of_files(_weigh(weighing, method, limits), source, policy)
+        if is_watched(reporter):
+            _tell_scales(competitors, source)
+        results = run_rounds(_plan(weighing, method, limits), list(competitors), limits)
+        return _told_of_files(results, source, policy)
     finally:
         reporter.close()
 
 
-def _weigh(weighing: Weighing, method: Method, limits: Limits) -> dict[str, Evidence]:
-    competitors, source, names = weighing.competitors, weighing.source, list(weighing.competitors)
-    if is_watched(weighing.reporter):
-        _tell_scales(competitors, source)
-    if isinstance(method, Tempering):
-        numbered = limits.tolerance is not None
-        least = method.num_islands
+def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
+    """How a method runs its rounds: on data that are held, or in passes over them."""
+    competitors, source = weighing.competitors, weighing.source
+    if isinstance(method, BatchMethod):
+        least, numbered = method.num_islands, limits.tolerance is not None
         if numbered:
-            dimension = max(c.model.dimension for c in competitors.values())
-            method = of_a_round(method, dimension)
+            method = method.of_a_round(max(c.model.dimension for c in competitors.values()))
         one_round = held_rounds(weighing, method, numbered=numbered)
-        return run_rounds(one_round, names, method, limits, repeatable=True, least=least)
+        return Rounds(one_round, method, repeatable=True, least=least)
     rows = source.num_rows if source.in_memory else None
-    if rows and isinstance(method, SGAIS | PublishedSGAIS | SequentialSGMCMC):
-        # Rows that are in memory anyway can all be reached: no reservoir is needed.
-        method = replace(method, reservoir=max(method.reservoir, rows))
-    shuffled = is_shuffled(method, source)
-    one_round = streamed_rounds(weighing, method, shuffled=shuffled)
-    return run_rounds(one_round, names, method, limits, repeatable=source.reopenable)
+    if rows:
+        method = method.reaching(rows)
+    one_round = streamed_rounds(weighing, method, shuffled=is_shuffled(method, source))
+    return Rounds(one_round, method, repeatable=source.reopenable)
 
 
 def _told_of_files(

@@ -73,6 +73,7 @@ def _build(order: int, prior_scale: float, concentration: float, rate: float) ->
             **_priors_given_variance(order, prior_scale),
         },
         log_likelihood=_log_likelihood,
+        response="density",
     )
 
 

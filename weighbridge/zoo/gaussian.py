@@ -53,6 +53,7 @@ def _build(prior_mean: float, prior_scale: float, noise: float) -> Model:
     return Model(
         prior={"mu": dist.Normal(prior_mean, prior_scale)},
         log_likelihood=_log_likelihood_of(noise),
+        response="density",
     )
 
 

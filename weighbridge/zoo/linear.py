@@ -52,6 +52,7 @@ def _build(num_features: int, noise: float) -> Model:
             "b": dist.Normal(0.0, 1.0),
         },
         log_likelihood=functools.partial(_log_likelihood, noise=noise),
+        response="density",
     )
 
 

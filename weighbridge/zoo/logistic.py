@@ -48,6 +48,7 @@ def _build(num_features: int, num_classes: int) -> Model:
             "b": dist.Normal(0.0, 1.0).expand([num_classes]).to_event(1),
         },
         log_likelihood=_log_likelihood,
+        response="probability",
         check_rows=functools.partial(_check_rows, num_classes=num_classes),
     )
 

@@ -71,6 +71,7 @@ def _build(num_components: int, num_features: int) -> Model:
             "mu": _prior_of_means,
         },
         log_likelihood=_log_likelihood,
+        response="density",
         exchangeable={"weights": 0, "mu": 0, "s2": 0},
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # Nothing is shown of a run that ends within so many seconds.
-PATIENCE = 0.5
+PATIENCE = 0.3
 # Seconds between two drawings in a notebook, to which each is sent.
 BETWEEN_DRAWINGS = 0.25
 

@@ -47,16 +47,16 @@ class Tabular:
         frame = self._frame()
         names, pandas = frame.names, _imported("pandas", "to_pandas")
         index = None if names is None else pandas.Index(list(names), name=frame.called)
-        return pandas.DataFrame(_columns(frame), index=index)
+        return pandas.DataFrame(plain_columns(frame), index=index)
 
     def to_polars(self) -> Any:
         """The table as a polars data frame; names of rows are its first column."""
         frame = self._frame()
         names = {} if frame.names is None else {frame.called: list(frame.names)}
-        return _imported("polars", "to_polars").DataFrame({**names, **_columns(frame)})
+        return _imported("polars", "to_polars").DataFrame({**names, **plain_columns(frame)})
 
 
-def _columns(frame: Frame) -> dict[str, Any]:
+def plain_columns(frame: Frame) -> dict[str, Any]:
     """Columns of real numbers, or of texts; of one with several numbers a row, one for each."""
     found: dict[str, Any] = {}
     for name, values in frame.columns.items():

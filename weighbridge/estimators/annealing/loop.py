@@ -10,6 +10,7 @@ import numpy as np
 
 from weighbridge.core import interrupts
 from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.types import Report
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.path import Path
@@ -17,8 +18,18 @@ from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
 from weighbridge.estimators.annealing.step import anneal_step
 from weighbridge.models.targets.unbounded import UnboundedError
 
-# Told the power reached, the log evidence so far and the number of steps.
-Report = Callable[[float, float, int], None]
+# Diagnostics of annealed runs that count something over all steps.
+COUNTS = (
+    "annealing_steps",
+    "dropped",
+    "host_calls",
+    "host_evaluations",
+    "num_diverged",
+    "num_infinite",
+    "num_stages",
+    "num_undefined",
+    "stalled",
+)
 
 
 class Annealed(NamedTuple):

@@ -25,6 +25,7 @@ from weighbridge.core.islands import combine_logs
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree
 from weighbridge.data.checking import RowChecker
 from weighbridge.data.values import as_values, num_rows
@@ -38,8 +39,8 @@ from weighbridge.estimators.bidirectional.bounds import Bounds, island_logs
 from weighbridge.estimators.bidirectional.frozen import Recorded, require_freezable, reversed_moves
 from weighbridge.estimators.methods import resolve
 from weighbridge.estimators.tempering.ais import AIS
-from weighbridge.estimators.tempering.smc import SMC
-from weighbridge.estimators.tempering.tempering import DISAGREEMENT, Tempering, check_outcome
+from weighbridge.estimators.tempering.preparation import check_outcome
+from weighbridge.estimators.tempering.tempering import Tempering
 from weighbridge.models.model import Model
 from weighbridge.models.row_likelihood import check_row_function
 from weighbridge.models.targets.all_rows import likelihood_term
@@ -153,7 +154,7 @@ def bidirectional(
         upper = combine_logs(-island_logs(backward))
         by_start = _start_error(-island_logs(backward), -island_logs(rehearsal))
     found = {
-        Status.ISLANDS_DISAGREE: max(lower.spread, upper.spread) > DISAGREEMENT,
+        Status.ISLANDS_DISAGREE: max(lower.spread, upper.spread) > MAX_TEMPERED_SPREAD,
         Status.STALLED: pilot.stalled,
         Status.ERROR_UNKNOWN: math.isnan(lower.std_error + upper.std_error),
     }
@@ -257,7 +258,7 @@ def _start_error(from_truth: np.ndarray, from_others: np.ndarray) -> float:
 def _require_method(method: str | Tempering | None) -> Tempering:
     """AIS or SMC, or an error that says why not."""
     chosen = AIS(32, 32, target_ess=0.95) if method is None else resolve(method)
-    if not isinstance(chosen, AIS | SMC):
+    if not isinstance(chosen, Tempering) or not chosen.reversible:
         raise MethodError(
             f"Bounds need AIS or SMC, whose weights have a reversal, not {chosen.name!r}: "
             "method=wb.AIS(...)."

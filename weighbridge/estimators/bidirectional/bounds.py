@@ -11,6 +11,7 @@ import numpy as np
 from weighbridge.core.errors import DataError
 from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_BOUNDS_CROSSING
 from weighbridge.core.types import PyTree
 from weighbridge.plots.bounds import plot_bounds
 from weighbridge.results.evidence_result import Evidence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from weighbridge.plots.surface import Surface
-
-# Nats by which bounds cross with a probability under 2 exp(-8), in any model.
-CROSSED = 16.0
 
 
 @travels()
@@ -100,7 +98,7 @@ class Bounds:
         Then ``simulate`` does not draw from the likelihood of the model. By Markov's inequality
         each bound is a nats on the wrong side with a probability of at most exp(-a).
         """
-        return self.gap < -CROSSED
+        return self.gap < -MAX_BOUNDS_CROSSING
 
     @property
     def status(self) -> Status:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.types import Array
+from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, particle_scale
 from weighbridge.estimators.annealing.moves.kernels import Repeat
@@ -86,7 +86,7 @@ def require_freezable(moves: Mover) -> None:
     """Refuse moves that cannot be frozen, or do not leave their target exactly invariant."""
     kernel: Any = getattr(moves, "kernel", None)
     # Particles that move by each other are no chains: the mean of their weights is biased.
-    together = getattr(kernel, "ensemble", False)
+    together = isinstance(kernel, Kernel) and kernel.ensemble
     exact = isinstance(moves, Adaptive) or (isinstance(moves, Repeat) and not kernel.uses_batches)
     if together or not exact:
         raise MethodError(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_BRIDGE_ERRORS, MAX_BRIDGE_PARETO_K
 from weighbridge.diagnostics.pareto import pareto_khat
 
 # The iteration ends when log Z changes by less than this.
@@ -15,10 +16,6 @@ CONVERGED = 1e-10
 MAX_ITERATIONS = 1000
 # What sums of log densities are good to; no other error is left where the proposal is exact.
 ROUNDING = 1e-14
-# Above this the error of an importance sample falls more slowly than it says.
-GOOD_KHAT = 0.5
-# Two estimates agree within this many errors; a path's is a Student-t of 15 degrees of freedom.
-AGREEMENT = 4.0
 # Cautions about a path, which do not concern an answer by the bridge.
 OF_THE_PATH = (
     Status.NOISY,
@@ -66,7 +63,7 @@ class Bridged(NamedTuple):
         if math.isnan(std_error):  # nothing to disagree with
             return True, None
         apart = self.log_evidence - log_evidence
-        allowed = AGREEMENT * math.hypot(self.std_error, std_error)
+        allowed = MAX_BRIDGE_ERRORS * math.hypot(self.std_error, std_error)
         if apart > allowed:
             return True, Status.PATH_LOST
         return (True, None) if apart >= -allowed else (False, Status.BRIDGE_SHORT)
@@ -74,7 +71,7 @@ class Bridged(NamedTuple):
     @property
     def is_light(self) -> bool:
         """Whether the ratios have light tails in both directions, or hardly vary."""
-        return self.is_even or max(self.khat_proposal, self.khat_posterior) < GOOD_KHAT
+        return self.is_even or max(self.khat_proposal, self.khat_posterior) < MAX_BRIDGE_PARETO_K
 
 
 class Decision(NamedTuple):
@@ -104,10 +101,15 @@ class Decision(NamedTuple):
 def decide(
     crossing: Bridged | None, log_evidence: float, std_error: float, flags: tuple[Status, ...]
 ) -> Decision:
-    """Choose between a bridge, if there is one, and a path with its flags; see ``judge``."""
+    """Choose between a bridge, if there is one, and a path with its flags; see ``judge``.
+
+    A path along which the likelihood was the same everywhere is exact: a bridge that agrees with it
+    could only add noise.
+    """
     by_bridge, caution = False, None
     if crossing is not None:
         by_bridge, caution = crossing.judge(log_evidence, std_error)
+        by_bridge = by_bridge and (Status.FLAT not in flags or caution is not None)
     diagnostics: dict[str, Any] = {
         "path_log_evidence": log_evidence,
         "path_error": std_error,

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from weighbridge.core.checks import require_fraction, require_particles
-from weighbridge.core.islands import Combined, combine_islands
 from weighbridge.core.resampling import require_resampling
+from weighbridge.estimators.annealing.loop import COUNTS
 from weighbridge.estimators.annealing.moves.walks import Moves, check_moves
 from weighbridge.estimators.ibis.run import IBISRun
+from weighbridge.estimators.protocols import SequentialMethod
 from weighbridge.models.model import Model
 
 
 @dataclass(frozen=True)
-class IBIS:
+class IBIS(SequentialMethod):
     r"""Iterated batch importance sampling: data tempering with exact targets.
 
     .. math:: \log \hat Z = \sum_n \log \sum_i W_i^{(n-1)} p(y_n | \theta_i), \qquad
@@ -53,7 +52,7 @@ class IBIS:
     moves: Moves | None = None
     resampling: str = "systematic"
 
-    states_error: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = COUNTS
     chunk_size: ClassVar[int] = 1000  # where a stream is cut does not matter here
     name: ClassVar[str] = "ibis"
 
@@ -66,10 +65,6 @@ class IBIS:
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
         """Rows taken in at once: always as many."""
         return self.chunk_size
-
-    def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from those of the islands."""
-        return combine_islands(islands)
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> IBISRun:
         """Begin a run; ``absorb`` then takes rows."""

@@ -19,6 +19,11 @@ from weighbridge.core.islands import combine_islands
 from weighbridge.core.resampling import effective_sample_size, is_same, log_mean_exp
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import (
+    MAX_TEMPERED_SPREAD,
+    MIN_MOVE_ACCEPTANCE,
+    MIN_TEMPERED_PARTICLES,
+)
 from weighbridge.core.types import Array, Kernel, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
@@ -32,6 +37,13 @@ from weighbridge.estimators.annealing.step import anneal_step, quick_step
 from weighbridge.estimators.bridging.bridge import decide
 from weighbridge.estimators.ibis.look_ahead import look_ahead
 from weighbridge.estimators.ibis.row_store import Store
+from weighbridge.estimators.path_points import (
+    WITHOUT_TEMPERATURE,
+    PathPoint,
+    path_array,
+    path_points,
+    path_trace,
+)
 from weighbridge.estimators.second_look.streams import amended, look_again
 from weighbridge.estimators.sequential import (
     Kept,
@@ -40,22 +52,18 @@ from weighbridge.estimators.sequential import (
     restored_cloud,
     unexplained,
 )
-from weighbridge.estimators.tempering.tempering import (
-    DISAGREEMENT,
-    FEW_PARTICLES,
-    LOW_ACCEPTANCE,
+from weighbridge.estimators.tempering.judgement import (
     is_unadjusted,
 )
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import Span
 from weighbridge.models.targets.unbounded import UnboundedError
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
 
 if TYPE_CHECKING:
     from weighbridge.estimators.ibis.ibis import IBIS
 
-TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess")
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # A stage ends when its weights have degenerated: all islands are resampled, whatever their ESS.
 ALWAYS = 2.0
@@ -90,7 +98,7 @@ class IBISRun:
         check_memory(*size, dense=getattr(self.mover, "dense", False))
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.acceptance: list[float] = []
-        self.path: list[tuple[float, ...]] = []
+        self.path: list[PathPoint] = []
         self.islands = np.arange(first_island, first_island + method.num_islands)
         key = jax.random.key(seed, impl="threefry2x32")
         self.cloud = draw_cloud(model, key, self.islands, method.num_particles)
@@ -115,7 +123,7 @@ class IBISRun:
             self.store.cut(lengths[0])
             del self.path[lengths[1] :], self.acceptance[lengths[2] :]
             raise
-        if self.num_observations > (self.path[-1][0] if self.path else 0.0):
+        if self.num_observations > (self.path[-1].rows if self.path else 0.0):
             self._note(self.num_observations)
 
     def kept(self) -> Kept | None:
@@ -221,20 +229,27 @@ class IBISRun:
         if steps:
             ess = np.asarray(steps[-1].carried_ess)  # before resampling made it whole
         combined = combine_islands(self.log_evidences)
-        entry = (seen, combined.log_evidence, combined.std_error, float(len(steps)))
-        self.path.append((*entry, float(np.mean(ess))))
+        self.path.append(
+            PathPoint(
+                rows=seen,
+                log_evidence=combined.log_evidence,
+                std_error=combined.std_error,
+                annealing_steps=float(len(steps)),
+                ess=float(np.mean(ess)),
+            )
+        )
 
     def flags(self) -> tuple[Status, ...]:
         """Reasons for caution, the gravest first."""
         combined = combine_islands(self.log_evidences)
         acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
-        enough = getattr(self.mover, "low_acceptance", LOW_ACCEPTANCE)
+        enough = getattr(self.mover, "low_acceptance", MIN_MOVE_ACCEPTANCE)
         found = {
             # Until the first stage the particles are draws of the prior.
             Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
             Status.ROUNDED: combined.is_rounded,
-            Status.LOW_ESS: bool(self.path) and self.path[-1][4] < FEW_PARTICLES,
-            Status.ISLANDS_DISAGREE: combined.spread > DISAGREEMENT,
+            Status.LOW_ESS: bool(self.path) and self.path[-1].ess < MIN_TEMPERED_PARTICLES,
+            Status.ISLANDS_DISAGREE: combined.spread > MAX_TEMPERED_SPREAD,
             Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
             Status.UNADJUSTED: is_unadjusted(self.mover),
             Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
@@ -254,7 +269,7 @@ class IBISRun:
             std_error=combined.std_error,
             num_observations=round(self.num_observations),
             method=self.method.name,
-            trace=Trace(**dict(zip(TRACE_COLUMNS, np.array(self.path).T))),
+            trace=path_trace(self.path, WITHOUT_TEMPERATURE),
             samples=samples,
             log_weights=log_weights,
             diagnostics={
@@ -309,7 +324,7 @@ class IBISRun:
         arrays["gained"] = self.gained
         arrays["log_evidences"] = self.log_evidences
         arrays["acceptance"] = np.array(self.acceptance)
-        arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
+        arrays["path"] = path_array(self.path, len(WITHOUT_TEMPERATURE))
         return arrays, {
             "num_observations": self.num_observations,
             "moved_rows": self.moved_rows,
@@ -331,7 +346,7 @@ class IBISRun:
         self.gained = arrays["gained"]
         self.log_evidences = arrays["log_evidences"]
         self.acceptance = list(map(float, arrays["acceptance"]))
-        self.path = [tuple(map(float, row)) for row in arrays["path"]]
+        self.path = path_points(arrays["path"])
         self.num_observations = float(plain["num_observations"])
         self.moved_rows = int(plain["moved_rows"])
         self.num_stages = int(plain["num_stages"])

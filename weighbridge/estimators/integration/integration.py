@@ -19,6 +19,9 @@ from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.pickling import travels
+from weighbridge.core.tables.notebook import Page, Shown
+from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MAX_TERM_PARETO_K
 from weighbridge.core.types import Array
 from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.integration.drawables import Box, Drawable, drawable
@@ -35,8 +38,6 @@ METHODS = ("monte_carlo", "sobol")
 REPLICATES = 16
 # Draws that are evaluated at once.
 BLOCK = 2**16
-# Above this shape of their tail the terms of a sum have no mean that can be trusted.
-HEAVY_TAIL = 0.7
 # Scipy's Sobol points are multiples of 2^-30: the middle of the step avoids the ends.
 HALF_STEP = 2.0**-31
 # Draws (of each replicate) that an estimate on the way is of, at least.
@@ -45,7 +46,7 @@ LEAST_OF_PATH = 4
 
 @travels()
 @dataclass(frozen=True)
-class Integral:
+class Integral(Shown):
     """An expectation or an integral, with its error.
 
     Attributes:
@@ -80,10 +81,18 @@ class Integral:
         path = self.path or ((self.num_draws, self.value, self.std_error),)
         return plot_integral(path, title=str(self), axes=axes)
 
+    def _page(self) -> Page:
+        table = Table(
+            ("value", "std_error", "draws", "ESS", "Pareto k"),
+            {"integral": (self.value, self.std_error, self.num_draws, self.ess, self.pareto_k)},
+        )
+        caution = "" if self.reliable else "do not trust the error"
+        return Page(str(self), table.columns, table.texts(), caution=caution)
+
     @property
     def reliable(self) -> bool:
         """Whether the terms have a tail light enough for the error to mean something."""
-        return self.pareto_k <= HEAVY_TAIL
+        return self.pareto_k <= MAX_TERM_PARETO_K
 
     def __str__(self) -> str:
         known = self.std_error > 0 and math.isfinite(self.std_error)

@@ -16,7 +16,9 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.tables.frames import Frame, Tabular
+from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
+from weighbridge.core.tables.table import Table
 from weighbridge.core.types import Array
 from weighbridge.estimators.maximization.climbing import SAME, Problem, anneal, polish
 from weighbridge.models.gate import require_model
@@ -45,7 +47,7 @@ LOOSE = 10.0
 
 @travels()
 @dataclass(frozen=True)
-class Optimum(Tabular):
+class Optimum(Tabular, Shown):
     """Where a density is largest.
 
     Attributes:
@@ -75,6 +77,13 @@ class Optimum(Tabular):
             errors = _entries(self.std_errors)
             columns["std_error"] = [errors[name] for name in values]
         return Frame(columns, list(values), "entry")
+
+    def _page(self) -> Page:
+        frame = self._frame()
+        table = Table(
+            tuple(frame.columns), dict(zip(frame.names or (), zip(*frame.columns.values())))
+        )
+        return Page(self._heading(), table.columns, table.texts(), self.notes)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
         """Where the starts have ended, and the parameters with their standard errors.

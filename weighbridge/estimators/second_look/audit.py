@@ -23,6 +23,7 @@ from scipy.special import stdtr
 
 from weighbridge.core.islands import Combined
 from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.thresholds import DRIFT_FALSE_ALARM
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.labels import Cell, one_labelling
 from weighbridge.estimators.annealing.loop import Annealed
@@ -36,8 +37,6 @@ from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, jo
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-# Particles that do not drift are said to with this probability, if by more than the error.
-FALSE_ALARM = 1e-3
 # Particles within this many nats of the best have ended in modes of one height.
 SAME_HEIGHT = 3.0
 NUM_FITS = 3
@@ -157,7 +156,7 @@ def is_drifting(drift: np.ndarray, std_error: float) -> bool:
         return False
     mean = float(change.mean())
     score = abs(mean) / (np.std(change, ddof=1) / math.sqrt(len(change)))
-    unlikely = 2 * stdtr(len(change) - 1, -score) < FALSE_ALARM
+    unlikely = 2 * stdtr(len(change) - 1, -score) < DRIFT_FALSE_ALARM
     return bool(unlikely and abs(mean) > std_error)
 
 

@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtri
 
 from weighbridge.core.islands import Combined
+from weighbridge.core.thresholds import MIN_MISSED_ERRORS, MIN_MISSED_GAIN
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.bridging.bridge import Decision
@@ -23,10 +24,6 @@ from weighbridge.models.exchangeable import relabelled
 
 # What of a Gaussian lies outside the ellipsoid that counts as its own.
 OUTSIDE = 1e-6
-# A mode was missed where its mass is above the path's there by this many errors of both, and where
-# it adds this much to the log evidence.
-CLEARLY = 5.0
-AT_LEAST = 0.1
 # How much larger the relative error in the wider region may be.
 UNCERTAIN = 5.0
 
@@ -89,18 +86,18 @@ class Joined(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether the path has clearly missed something of the mode, be it little."""
-        return self.gain > CLEARLY * self.gain_error
+        return self.gain > MIN_MISSED_ERRORS * self.gain_error
 
     @property
     def is_missed(self) -> bool:
         """Whether the path has clearly missed the mode, or most of it."""
-        return self.is_clear and self.gain > math.expm1(AT_LEAST)
+        return self.is_clear and self.gain > math.expm1(MIN_MISSED_GAIN)
 
     def widened(self, decision: Decision) -> Decision:
         """An answer that lacks a little of the mode: what it lacks belongs into its error."""
         error = 0.0 if math.isnan(self.std_error) else self.std_error
         lacking = self.log_evidence - decision.log_evidence
-        if lacking <= CLEARLY * math.hypot(error, decision.std_error):
+        if lacking <= MIN_MISSED_ERRORS * math.hypot(error, decision.std_error):
             return decision
         return decision._replace(std_error=math.hypot(decision.std_error, lacking))
 
@@ -109,7 +106,7 @@ class Joined(NamedTuple):
         if decision.diagnostics["answer"] != "bridge":
             return True
         error = 0.0 if math.isnan(self.std_error) else self.std_error
-        allowed = max(CLEARLY * math.hypot(error, decision.std_error), AT_LEAST)
+        allowed = max(MIN_MISSED_ERRORS * math.hypot(error, decision.std_error), MIN_MISSED_GAIN)
         return self.log_evidence - decision.log_evidence > allowed
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import numpy as np
 
 from weighbridge.core.checks import require_counts, require_fraction, require_particles
 from weighbridge.core.errors import MethodError
-from weighbridge.core.islands import Combined, combine_islands
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_STREAMED_SPREAD
 from weighbridge.core.types import Kernel, PyTree
 from weighbridge.data.cutting import pad
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import COUNTS, Annealed, anneal
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
+from weighbridge.estimators.protocols import SequentialMethod
 from weighbridge.estimators.sgais.streamed import Brought, StreamedRun
 from weighbridge.models.model import Model
 from weighbridge.models.targets.batches import Batches
@@ -30,7 +32,7 @@ PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
 
 
 @dataclass(frozen=True)
-class PublishedSGAIS:
+class PublishedSGAIS(SequentialMethod):
     r"""Stochastic gradient annealed importance sampling as published.
 
     The rows come in chunks. Each is brought in through the densities
@@ -76,9 +78,9 @@ class PublishedSGAIS:
     reservoir: int = 1_000_000
     states_error: bool = True
 
-    def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from those of the islands."""
-        return combine_islands(islands)
+    counts: ClassVar[tuple[str, ...]] = COUNTS
+    disagreement: ClassVar[float] = MAX_STREAMED_SPREAD
+    evens_islands: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

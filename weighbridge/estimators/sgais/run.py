@@ -14,6 +14,7 @@ from weighbridge.core import interrupts
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_BRIDGE_ERRORS, MAX_NOISE_BIAS
 from weighbridge.core.types import PyTree
 from weighbridge.data.reservoir import Reservoir, Window
 from weighbridge.estimators.annealing.cloud import Cloud, centre, shares
@@ -26,7 +27,7 @@ from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
 from weighbridge.estimators.annealing.step import anneal_step, patient_step
 from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
-from weighbridge.estimators.bridging.bridge import AGREEMENT, Bridged, decide
+from weighbridge.estimators.bridging.bridge import Bridged, decide
 from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians
 from weighbridge.estimators.second_look.audit import Audit
 from weighbridge.estimators.second_look.streams import amended, look_again
@@ -68,8 +69,6 @@ USELESS = 5.0
 REACHED = 0.1
 # What the bridge's batches are allowed, as a share of what the moves' are.
 BRIDGE_NOISE = 0.01
-# Batch noise is worth a flag when it may have moved log Z by this much, and more than its error.
-NOISE_MATTERS = 0.5
 # Moves go on until the correlation with the start is about this: the next step moves them on.
 DECORRELATED = 0.2
 
@@ -334,13 +333,13 @@ class SGAISRun(StreamedRun):
         if sound.sum() < max(4, len(sound) / 2):
             return
         gain, chance = crossing.log_evidence - log_evidence, super()._combine()[1]
-        if gain > AGREEMENT * math.hypot(crossing.std_error, chance):
+        if gain > MAX_BRIDGE_ERRORS * math.hypot(crossing.std_error, chance):
             self.repaired += gain
         self.noise_bias = 0.0
         self._go_on_from(crossing.log_evidence, crossing.std_error, sound)
 
     def _cautions(self) -> dict[Status, bool]:
-        noisy = self.noise_bias > max(NOISE_MATTERS, super()._combine()[1])
+        noisy = self.noise_bias > max(MAX_NOISE_BIAS, super()._combine()[1])
         lost = self.repaired > 0
         # What moves on batches of no use may have lost, a bridge from there has lost too.
         noisy = noisy or (lost and self.largest_noise > TOO_NOISY)

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from weighbridge.core.checks import require_counts, require_fraction, require_particles
 from weighbridge.core.errors import MethodError
-from weighbridge.core.islands import Combined, combine_islands
+from weighbridge.core.thresholds import MAX_STREAMED_SPREAD
 from weighbridge.core.types import Kernel
+from weighbridge.estimators.annealing.loop import COUNTS
+from weighbridge.estimators.protocols import SequentialMethod
 from weighbridge.estimators.sgais.preparation import EXACT_ROWS
 from weighbridge.estimators.sgais.published import PublishedSGAIS
 from weighbridge.estimators.sgais.run import SGAISRun
@@ -25,7 +25,7 @@ FORGOTTEN_A_CHUNK = 0.25
 
 
 @dataclass(frozen=True)
-class SGAIS:
+class SGAIS(SequentialMethod):
     r"""Stochastic gradient annealed importance sampling, on anchored targets.
 
     The rows come in chunks. Each is brought in through the densities
@@ -88,7 +88,9 @@ class SGAIS:
     shuffle: bool | None = None
 
     name: ClassVar[str] = "sgais"
-    states_error: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = COUNTS
+    disagreement: ClassVar[float] = MAX_STREAMED_SPREAD
+    evens_islands: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_counts(self, "reservoir")
@@ -150,9 +152,10 @@ class SGAIS:
         # Within a chunk nothing is forgotten.
         return max(min(chunk, int(FORGOTTEN_A_CHUNK * self.half_life)), 1)
 
-    def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from those of the islands."""
-        return combine_islands(islands)
+    @property
+    def shuffles(self) -> bool | None:
+        """Whether rows in memory are taken in random order; None where their order matters."""
+        return False if self.half_life is not None else self.shuffle
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SGAISRun:
         """Begin a run; ``absorb`` then takes chunks."""

@@ -18,11 +18,25 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import ROUNDING, is_same, systematic_indices
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import (
+    MAX_HEATING_BIAS,
+    MAX_STREAMED_SPREAD,
+    MIN_STREAMED_PARTICLES,
+)
 from weighbridge.core.types import PyTree
 from weighbridge.data.reservoir import Reservoir, Window
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.path_points import (
+    LONGEST_PATH,
+    WITH_TEMPERATURE,
+    PathPoint,
+    path_array,
+    path_points,
+    path_trace,
+    shortened,
+)
 from weighbridge.estimators.sequential import (
     Kept,
     cloud_state,
@@ -34,40 +48,13 @@ from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import FIRST_ORDER_ABOVE
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.unbounded import UnboundedError
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
 
-TRACE_COLUMNS = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
 # What is counted over all annealing steps.
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
 # little but their maximum.
 SETTLE_AT = 2.0
-# A heating bias (nats) below this is no reason for a flag: it is in the error bar.
-HEAT_MATTERS = 1.0
-# Effective particles of an island below which its estimate hangs on one of them.
-FEW_PARTICLES = 1.5
-# A spread beyond this is not the slow growth of a long stream: islands sit in different modes.
-# They are kept apart, for their spread is all that shows it.
-DISAGREEMENT = 4.0
-
-
-# Points of a path that are kept: a stream may have no end.
-LONGEST_PATH = 8192
-
-
-def shortened(path: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """A path with every two points of its older half made one, which took the steps of both.
-
-    >>> shortened([(1.0, -1.0, 0.1, 3.0), (2.0, -2.0, 0.1, 4.0), (3.0, -3.0, 0.1, 1.0)] * 2)[0]
-    (2.0, -2.0, 0.1, 7.0)
-    """
-    steps = TRACE_COLUMNS.index("annealing_steps")
-    half = len(path) // 4 * 2
-    merged = [
-        (*second[:steps], first[steps] + second[steps], *second[steps + 1 :])
-        for first, second in zip(path[0:half:2], path[1:half:2])
-    ]
-    return merged + path[half:]
 
 
 class Population(Protocol):
@@ -128,7 +115,7 @@ class StreamedRun:
         self.widest_spread = 0.0
         self.repaired = 0.0
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
-        self.path: list[tuple[float, ...]] = []
+        self.path: list[PathPoint] = []
         self.islands = np.arange(first_island, first_island + population.num_islands)
         key = jax.random.key(seed, impl="threefry2x32")
         self.cloud = draw_cloud(model, key, self.islands, population.num_particles)
@@ -200,8 +187,8 @@ class StreamedRun:
         )
         self.log_evidences = np.full(len(chosen), log_evidence)
         self.settled_variance, self.heating_bias = std_error**2, 0.0
-        seen, _, _, *rest = self.path[-1]
-        self.path[-1] = (seen, *self._combine(), *rest)
+        log_evidence, std_error = self._combine()
+        self.path[-1] = self.path[-1]._replace(log_evidence=log_evidence, std_error=std_error)
 
     def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
         """Anneal the particles to the posterior with this chunk, in which so many rows are seen."""
@@ -235,13 +222,13 @@ class StreamedRun:
             self.heating_bias += 0.5 * dimension * (self.temperature - 1.0) * count / seen
         log_evidence, std_error = self._combine()
         self.path.append(
-            (
-                seen,
-                log_evidence,
-                std_error,
-                float(len(outcome.steps)),
-                float(last.carried_ess.mean()),
-                self.temperature,
+            PathPoint(
+                rows=seen,
+                log_evidence=log_evidence,
+                std_error=std_error,
+                annealing_steps=float(len(outcome.steps)),
+                ess=float(last.carried_ess.mean()),
+                temperature=self.temperature,
             )
         )
         if len(self.path) > LONGEST_PATH:
@@ -256,7 +243,7 @@ class StreamedRun:
         log_evidences = self.log_evidences
         combined = combine_islands(log_evidences)
         self.widest_spread = max(self.widest_spread, float(np.nan_to_num(combined.spread)))
-        if not SETTLE_AT < combined.spread < DISAGREEMENT or math.isnan(combined.std_error):
+        if not SETTLE_AT < combined.spread < MAX_STREAMED_SPREAD or math.isnan(combined.std_error):
             return
         # Rounds of islands with one seed differ by their first island.
         numbers = random_numbers(self.seed, Stream.SETTLING, self.first_island, 0, self.num_chunks)
@@ -295,9 +282,6 @@ class StreamedRun:
             return None
         return Kept(*self.rows.gather(np.arange(self.rows.num_kept)), self.rows.is_complete)
 
-    def _latest(self, column: str) -> float:
-        return self.path[-1][TRACE_COLUMNS.index(column)]
-
     def flags(self) -> tuple[Status, ...]:
         """Reasons for caution, the gravest first."""
         return tuple(flag for flag, raised in self._cautions().items() if raised)
@@ -311,31 +295,29 @@ class StreamedRun:
             Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,
-            Status.HEATED: abs(self.heating_bias) > max(HEAT_MATTERS, 2 * chance_error),
-            Status.LOW_ESS: bool(self.path) and self._latest("ess") < FEW_PARTICLES,
-            Status.ISLANDS_DISAGREE: self.widest_spread > DISAGREEMENT,
+            Status.HEATED: abs(self.heating_bias) > max(MAX_HEATING_BIAS, 2 * chance_error),
+            Status.LOW_ESS: bool(self.path) and self.path[-1].ess < MIN_STREAMED_PARTICLES,
+            Status.ISLANDS_DISAGREE: self.widest_spread > MAX_STREAMED_SPREAD,
             Status.ERROR_UNKNOWN: math.isnan(self._combine()[1]),
         }
 
     def _is_flat(self) -> bool:
         """Whether no chunk has told particles apart, nor islands."""
         whole = self.population.num_particles * (1.0 - ROUNDING)
-        column = TRACE_COLUMNS.index("ess")
-        even = bool(self.path) and all(entry[column] >= whole for entry in self.path)
+        even = bool(self.path) and all(point.ess >= whole for point in self.path)
         return even and is_same(self.log_evidences)
 
     @double_precision
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far."""
         log_evidence, std_error = self._combine()
-        columns = np.array(self.path).T
         samples, log_weights = posterior(self.model, *self.cloud[:2])
         return Evidence(
             log_evidence=log_evidence,
             std_error=std_error,
             num_observations=round(self.num_observations),
             method=self.population.name,
-            trace=Trace(**dict(zip(TRACE_COLUMNS, columns))),
+            trace=path_trace(self.path, WITH_TEMPERATURE),
             samples=samples,
             log_weights=log_weights,
             diagnostics={
@@ -357,7 +339,7 @@ class StreamedRun:
         arrays = {f"rows/{name}": value for name, value in self.rows.state().items()}
         arrays |= cloud_state(self.cloud)
         arrays["log_evidences"] = self.log_evidences
-        arrays["path"] = np.array(self.path, float).reshape(-1, len(TRACE_COLUMNS))
+        arrays["path"] = path_array(self.path, len(WITH_TEMPERATURE))
         return arrays, {
             "num_observations": self.num_observations,
             "num_chunks": self.num_chunks,
@@ -376,7 +358,7 @@ class StreamedRun:
         self.rows.restore({k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)})
         self.cloud = restored_cloud(arrays, self.cloud)
         self.log_evidences = arrays["log_evidences"]
-        self.path = [tuple(map(float, row)) for row in arrays["path"]]
+        self.path = path_points(arrays["path"])
         self.num_observations = float(plain["num_observations"])
         self.num_chunks = int(plain["num_chunks"])
         self.temperature = float(plain["temperature"])

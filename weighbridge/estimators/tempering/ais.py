@@ -36,6 +36,7 @@ class AIS(Tempering):
     steepness: float = 4.0
 
     resample_below: ClassVar[float] = 0.0
+    reversible: ClassVar[bool] = True
     default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3)
 
     def __post_init__(self) -> None:

@@ -60,6 +60,7 @@ class SMC(Tempering):
     waste_free: bool | int = False
 
     bridges: ClassVar[bool] = True
+    reversible: ClassVar[bool] = True
     # Longer trajectories take longer and gain nothing (benchmarks/results/moves.md).
     default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)
 

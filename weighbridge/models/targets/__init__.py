@@ -1,5 +1,5 @@
 """Log densities that can be called, and are pytrees: exact, tempered, on mini-batches.
 
 A target is the log prior plus a sum of likelihood terms. What changes while sampling (the
-temperature, the mini-batch) is a leaf of the pytree, so that changing it never retraces.
+power, the mini-batch) is a leaf of the pytree, so that changing it never retraces.
 """

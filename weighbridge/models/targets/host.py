@@ -264,6 +264,8 @@ def _untraceable(model: Model, data: PyTree) -> Exception | None:
     if traced.shape != () or not np.issubdtype(traced.dtype, np.floating):
         raise ModelError(
             f"total_log_likelihood must return one real number; it returns {traced.dtype} of the "
-            f"shape {traced.shape}. Sum it over the data."
+            f"shape {traced.shape}. Sum it over the data; or, if it is plain NumPy and takes many "
+            "parameter sets at a time (a leading axis of every parameter), say so: "
+            "wb.Model(..., on_host=True)."
         )
     return None

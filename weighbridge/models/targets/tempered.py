@@ -13,13 +13,13 @@ from weighbridge.models.priors import Parameters
 from weighbridge.models.targets.term import Term
 
 
-@partial(register_dataclass, data_fields=["term", "temperature"], meta_fields=[])
+@partial(register_dataclass, data_fields=["term", "power"], meta_fields=[])
 @dataclass(frozen=True)
 class Tempered:
-    """A term raised to a power: temperature * log p(rows | theta)."""
+    """The likelihood of a term raised to a power: power * log p(rows | theta)."""
 
     term: Term
-    temperature: Array | float
+    power: Array | float
 
     @property
     def axes(self) -> Any:
@@ -28,7 +28,7 @@ class Tempered:
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The power times the term."""
-        return self.temperature * self.term(model, position, parameters)
+        return self.power * self.term(model, position, parameters)
 
     def subsample(self, step: Array) -> Tempered:
         """Temper the term on its mini-batch."""
@@ -36,7 +36,7 @@ class Tempered:
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
         """The power enters squared."""
-        return self.temperature**2 * self.term.gradient_variance(model, position)
+        return self.power**2 * self.term.gradient_variance(model, position)
 
     def guide(self) -> Tempered:
         """The guide of the term, to the same power."""
@@ -45,4 +45,4 @@ class Tempered:
 
     def guide_noise(self) -> Array | float:
         """The power enters squared."""
-        return self.temperature**2 * self.term.guide_noise()
+        return self.power**2 * self.term.guide_noise()

@@ -15,10 +15,18 @@ from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.sequential import Kept, SequentialMethod, SequentialRun
-from weighbridge.estimators.sgais.streamed import LONGEST_PATH, shortened
+from weighbridge.estimators.path_points import (
+    LONGEST_PATH,
+    PathPoint,
+    path_array,
+    path_points,
+    path_trace,
+    shortened,
+)
+from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.sequential import Kept, SequentialRun
 from weighbridge.models.model import Model
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.detection import Judge
 
 
@@ -72,7 +80,7 @@ class SegmentedRun:
         self.restarts: list[int] = []
         self.competes = False
         self.closed = Closed()
-        self.closed_path: list[tuple[float, ...]] = []
+        self.closed_path: list[PathPoint] = []
         self.run = self._begin(0)
 
     def _begin(self, number: int) -> SequentialRun:
@@ -84,21 +92,19 @@ class SegmentedRun:
         return self.method.start(self.model, seed=seed, first_island=self.first_island)
 
     @property
-    def path(self) -> list[tuple[float, ...]]:
+    def path(self) -> list[PathPoint]:
         """What was known after each piece of the rows, over all segments."""
         if not self.restarts:
             return self.run.path
         return self.closed_path + [self._onwards(point) for point in self.run.path]
 
-    def _onwards(self, point: tuple[float, ...]) -> tuple[float, ...]:
+    def _onwards(self, point: PathPoint) -> PathPoint:
         """A point of the segment under way as one of the whole stream."""
-        seen, log_evidence, error, *rest = point
         closed = self.closed
-        return (
-            closed.num_observations + seen,
-            closed.path_log_evidence + log_evidence,
-            math.hypot(closed.path_error, error),
-            *rest,
+        return point._replace(
+            rows=closed.num_observations + point.rows,
+            log_evidence=closed.path_log_evidence + point.log_evidence,
+            std_error=math.hypot(closed.path_error, point.std_error),
         )
 
     @property
@@ -149,7 +155,7 @@ class SegmentedRun:
     def _close(self) -> Closed:
         """The segments so far, with the one under way."""
         found, closed = self.run.result(0.0, {}), self.closed
-        _, path_log_evidence, path_error, *_ = self.run.path[-1]
+        path_log_evidence, path_error = self.run.path[-1].log_evidence, self.run.path[-1].std_error
         if Status.PATH_LOST in found.flags:
             path_log_evidence, path_error = found.log_evidence, found.std_error
         flags = (*closed.flags, *(flag.name for flag in found.flags))
@@ -196,7 +202,7 @@ class SegmentedRun:
             log_evidence=closed.log_evidence + found.log_evidence,
             std_error=math.hypot(closed.std_error, found.std_error),
             num_observations=round(self.num_observations),
-            trace=Trace(**dict(zip(found.trace, np.array(self.path).T))),
+            trace=path_trace(self.path, tuple(found.trace)),
             diagnostics=found.diagnostics | {"restarts": list(self.restarts)},
             flags=self._with_earlier(found.flags),
         )
@@ -205,7 +211,7 @@ class SegmentedRun:
         """Arrays and plain values from which ``restore`` continues bit for bit."""
         arrays, plain = self.run.state()
         if self.restarts:
-            arrays["closed_path"] = np.array(self.closed_path, float)
+            arrays["closed_path"] = path_array(self.closed_path, arrays["path"].shape[1])
         return arrays, {
             "run": plain,
             "restarts": list(self.restarts),
@@ -219,7 +225,7 @@ class SegmentedRun:
         self.closed = Closed(**saved | {"flags": [Status[name].name for name in saved["flags"]]})
         self.run = self._begin(len(self.restarts))
         self.run.restore(arrays, plain["run"])
-        self.closed_path = [tuple(map(float, row)) for row in arrays.get("closed_path", ())]
+        self.closed_path = path_points(arrays["closed_path"]) if self.restarts else []
 
 
 def _part(values: PyTree, weight: np.ndarray, rows: slice) -> tuple[PyTree, np.ndarray]:

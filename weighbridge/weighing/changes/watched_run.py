@@ -12,7 +12,8 @@ import numpy as np
 
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.types import PyTree
-from weighbridge.estimators.sequential import SequentialMethod, SequentialRun
+from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.sequential import SequentialRun
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.detection import Detector
@@ -88,4 +89,4 @@ class WatchedRun(SegmentedRun):
 
 def annealing_steps(run: SequentialRun) -> float:
     """All that a run has taken; old points of a path may be joined, but none of its steps lost."""
-    return float(sum(point[3] for point in run.path))
+    return float(sum(point.annealing_steps for point in run.path))

@@ -23,6 +23,7 @@ from weighbridge.data.values import TableReader, num_rows
 from weighbridge.estimators.methods import Method, resolve_sequential
 from weighbridge.models.gate import refuse_pymc
 from weighbridge.models.model import Model
+from weighbridge.models.response import check_responses
 from weighbridge.weighing.changes.watched_run import annealing_steps
 from weighbridge.weighing.session import Session
 
@@ -163,6 +164,7 @@ def check_models(models: Any) -> None:
         refuse_pymc(model)
         if not isinstance(model, Model):
             raise MethodError(f"{name!r} must be a wb.Model, not {type(model).__name__}.")
+    check_responses(models)
 
 
 def choose_methods(names: list[str], method: Methods) -> dict[str, str | Method]:
@@ -186,4 +188,4 @@ def _absorb(session: Session, rows: PyTree) -> float:
 def latest(session: Session) -> tuple[float, float]:
     """Log evidence and its error; both 0 of no rows."""
     path = session.run.path
-    return (path[-1][1], path[-1][2]) if path else (0.0, 0.0)
+    return (path[-1].log_evidence, path[-1].std_error) if path else (0.0, 0.0)

@@ -15,6 +15,7 @@ from weighbridge.core.threads import in_threads
 from weighbridge.data.checking import RowPolicy
 from weighbridge.estimators.methods import Method
 from weighbridge.models.model import Model
+from weighbridge.models.response import check_responses
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.settings import Change, Changes
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
@@ -160,6 +161,7 @@ class Entrants:
         if name in self.sessions:
             raise MethodError(f"There is a model {name!r} already. Choose another name.")
         check_models({name: model})
+        check_responses({n: s.model for n, s in self.sessions.items()} | {name: model})
         odds = {**self.prior_odds, name: prior_odds}
         check_prior_odds(list(odds), odds)
         chosen = self.methods[next(iter(self.sessions))] if method is None else method

@@ -10,6 +10,7 @@ import numpy as np
 
 from weighbridge.core.pickling import travels
 from weighbridge.core.tables.frames import Frame, Tabular
+from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.plots.history import plot_history
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate
@@ -38,7 +39,7 @@ ADDED_UP = ("rows_skipped", "rows_quarantined", "elapsed", "log_predictive", "an
 
 
 @travels()
-class History(Tabular, Mapping[str, np.ndarray]):
+class History(Tabular, Shown, Mapping[str, np.ndarray]):
     """A table with an entry for each update: columns as arrays, by name.
 
     Columns are ``rows``, ``rows_skipped``, ``rows_quarantined``, ``elapsed``, and for each model
@@ -129,6 +130,18 @@ class History(Tabular, Mapping[str, np.ndarray]):
         return f"<History: {self.num_entries} entries of {', '.join(self.models)}>"
 
     def __str__(self) -> str:
+        return str(self._table())
+
+    def _page(self) -> Page:
+        table = self._table()
+        entries = f"{self.num_entries:,} {'entry' if self.num_entries == 1 else 'entries'}"
+        return Page(f"{entries} of {', '.join(self.models)}", table.columns, table.texts())
+
+    def _small_figure(self) -> Figure | None:
+        return self.plot() if self._entries else None
+
+    def _table(self) -> Table:
+        """The first and the last entries."""
         columns = ["rows"]
         for model in self.models:
             columns += [f"log evidence {model}", "+-", f"probability {model}"]
@@ -140,7 +153,7 @@ class History(Tabular, Mapping[str, np.ndarray]):
             table[str(number)] = [f"{entry['rows']:,.0f}"]
             for model in self.models:
                 table[str(number)] += _cells(entry, model)
-        return str(Table(tuple(columns), table))
+        return Table(tuple(columns), table)
 
     def _frame(self) -> Frame:
         return Frame(dict(self))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
+from weighbridge.core.thresholds import MIN_MOVE_ACCEPTANCE
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.path import Path
@@ -104,7 +105,7 @@ class Adaptive:
 
     adjusted: ClassVar[bool] = True
     # An acceptance below this says that the moves do not fit.
-    low_acceptance: ClassVar[float] = 0.2
+    low_acceptance: ClassVar[float] = MIN_MOVE_ACCEPTANCE
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """The state of all particles, with their positions and log densities."""

@@ -11,6 +11,7 @@ import jax
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.thresholds import MIN_WALK_ACCEPTANCE
 from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, pooled
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, Stay
@@ -62,7 +63,7 @@ class AdaptiveWalk(Adaptive):
     max_moves: Array | int | None = None
     dense: bool = True
 
-    low_acceptance: ClassVar[float] = 0.05
+    low_acceptance: ClassVar[float] = MIN_WALK_ACCEPTANCE
 
     def start(self, position: Array, path: Path, power: Array) -> Point:
         """Evaluate the density."""
@@ -168,7 +169,7 @@ def check_moves(moves: object) -> None:
             f"moves must be one of {list(MOVES)}, a mover such as wb.AdaptiveHMC(), or a kernel "
             f"such as wb.SGHMC(), not {moves!r}."
         )
-    if isinstance(moves, Kernel) and getattr(moves, "ensemble", False):
+    if isinstance(moves, Kernel) and moves.ensemble:
         raise MethodError(
             'Stretch moves particles by each other: use moves="stretch", or '
             "wb.AdaptiveWalk(wb.Stretch(...))."

@@ -1,0 +1,51 @@
+"""What a result tells of a tempered path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weighbridge.core.islands import combine_islands
+from weighbridge.estimators.annealing.loop import Annealed
+from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
+from weighbridge.models.targets.host import HostLikelihood
+from weighbridge.results.evidence_result import Trace
+
+
+def trace_of(outcome: Annealed, count: int) -> Trace:
+    """The way to the answer, power by power."""
+    steps = outcome.steps
+    combined = [combine_islands(np.asarray(step.log_evidence)) for step in steps]
+    return Trace(
+        rows=np.full(len(steps), float(count)),
+        power=np.array(outcome.powers[1:]),
+        log_evidence=np.array([c.log_evidence for c in combined]),
+        std_error=np.array([c.std_error for c in combined]),
+        annealing_steps=np.arange(1.0, len(steps) + 1),
+        ess=np.array([step.ess.mean() for step in steps]),
+    )
+
+
+def counts(outcome: Annealed) -> dict[str, int]:
+    """What happened on the way, counted over all steps."""
+    names = ("num_infinite", "num_undefined", "num_diverged", "dropped")
+    totals = {n: sum(int(np.sum(getattr(s, n))) for s in outcome.steps) for n in names}
+    return {**totals, "stalled": int(outcome.stalled)}
+
+
+def move_diagnostics(outcome: Annealed) -> dict[str, Any]:
+    """Acceptance, moves and what was remembered at each power, where the mover tells them."""
+    found: dict[str, Any] = {}
+    if not isinstance(outcome.steps[0].moves, AdaptiveInfo):
+        return found
+    for name in ("acceptance", "num_moves", "correlation", "lingering"):
+        found[name] = np.array([np.mean(getattr(s.moves, name)) for s in outcome.steps])
+    return found
+
+
+def host_diagnostics(host: HostLikelihood | None) -> dict[str, int]:
+    """How often a function on the host was called, and for how many parameter sets."""
+    if host is None:
+        return {}
+    return {"host_calls": host.num_calls, "host_evaluations": host.num_evaluations}

@@ -1,0 +1,215 @@
+"""What a tempered path starts with: particles, moves and the likelihood in the form they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.core.types import PyTree, Report
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
+from weighbridge.estimators.annealing.host_step import host_step
+from weighbridge.estimators.annealing.labels import Labels
+from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
+from weighbridge.estimators.annealing.moves.mover import Mover
+from weighbridge.estimators.annealing.moves.walks import (
+    AdaptiveWalk,
+    choose_mover,
+    needs_gradient,
+    require_walkers,
+)
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
+from weighbridge.estimators.annealing.step import anneal_step, quick_step
+from weighbridge.estimators.tempering.leading import Lead
+from weighbridge.models.model import Model
+from weighbridge.models.targets.all_rows import likelihood_term
+from weighbridge.models.targets.host import HostLikelihood, host_likelihood
+from weighbridge.models.targets.term import Term
+from weighbridge.models.targets.unbounded import UnboundedError
+
+if TYPE_CHECKING:
+    from weighbridge.estimators.tempering.tempering import Tempering
+
+# Rows times coordinates from which on a step is compiled to run fast, and not to compile fast.
+MANY_NUMBERS = 100_000
+
+
+class Prepared(NamedTuple):
+    """Everything that a tempered path needs.
+
+    Attributes:
+        model: whose evidence it is.
+        seed: of the run.
+        islands: numbers of the islands.
+        term: the likelihood of all the data.
+        num_observations: rows, repeated rows counted.
+        host: the likelihood where it is a function on the host, else None.
+        cloud: draws from the prior.
+        mover: how particles move.
+        labels: one labelling of components that may be permuted.
+        lead: the likelihood, with a few rows in the lead of the moves where that pays.
+        take_step: one step of the annealing loop, in the form that suits the likelihood.
+    """
+
+    model: Model
+    seed: int
+    islands: np.ndarray
+    term: Term
+    num_observations: int
+    host: HostLikelihood | None
+    cloud: Cloud
+    mover: Mover
+    labels: Labels
+    lead: Lead
+    take_step: Callable[..., Any]
+
+    @property
+    def first_island(self) -> int:
+        """Number of the first island."""
+        return int(self.islands[0])
+
+    def path(self) -> Path:
+        """The path of densities from here on."""
+        return self.labels.within(self.lead.path())
+
+    def path_beyond(self) -> Path:
+        """The path for what is done after its end."""
+        return self.labels.within(self.lead.path_beyond())
+
+    def follow(self, cloud: Cloud, step: StepInfo) -> Cloud:
+        """Keep labels and leading rows up with the particles after a step."""
+        cloud = self.labels.follow(cloud, step)
+        self.lead.follow(cloud, step)
+        return cloud
+
+
+def prepare(
+    method: Tempering,
+    model: Model,
+    values: PyTree | None,
+    weight: np.ndarray | None,
+    seed: int,
+    first_island: int,
+) -> Prepared:
+    """Draw particles from the prior, and choose how they move and what carries them."""
+    term, count = likelihood_term(model, values, weight)
+    islands = np.arange(first_island, first_island + method.num_islands)
+    key = jax.random.key(seed, impl="threefry2x32")
+    cloud = draw_cloud(model, key, islands, method.num_particles)
+    host = host_likelihood(model, values, cloud.position)
+    mover = choose_mover(
+        method.moves,
+        model.dimension,
+        count,
+        on_host=host is not None,
+        default=method.default_moves,
+    )
+    require_walkers(mover, method.num_particles // method.chain_length, model.dimension)
+    size = (model.dimension, method.num_islands, method.num_particles)
+    check_memory(*size, dense=getattr(mover, "dense", False))
+    # Particles that move by each other, or on the host, cannot be held back one by one.
+    by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
+    labels = Labels(model, possible=host is None and not by_each_other)
+    by_gradient = host is None and isinstance(mover, AdaptiveHMC)
+    weighed = term if host is None else cast(Term, host)
+    lead = Lead(model, weighed, seed, first_island, possible=by_gradient)
+    take_step: Callable[..., Any] = host_step
+    if host is None:
+        many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
+        take_step = anneal_step if many else quick_step
+    take_step = partial(take_step, chain_length=method.chain_length)
+    return Prepared(model, seed, islands, term, count, host, cloud, mover, labels, lead, take_step)
+
+
+def stages(method: Tempering, prepared: Prepared) -> Callable[..., Annealed]:
+    """The annealing loop on these islands: the path is its stage 0, second looks are later ones."""
+    return partial(
+        anneal,
+        prepared.seed,
+        islands=prepared.islands,
+        resampling=method.resampling_scheme(),
+        take_step=prepared.take_step,
+    )
+
+
+def run_path(
+    method: Tempering,
+    prepared: Prepared,
+    stage: Callable[..., Annealed],
+    report: Report | None,
+) -> Annealed:
+    """Take the particles from the prior to the posterior; explain what goes wrong on the way."""
+    try:
+        outcome = stage(
+            0,
+            cloud=prepared.cloud,
+            path_at=lambda _: prepared.path(),
+            mover=prepared.mover,
+            settings=Settings(method.target_ess, method.resample_below),
+            schedule=method.schedule(),
+            max_steps=method.max_annealing_steps,
+            report=report,
+            between=prepared.follow,
+            may_end_early=True,
+        )
+    except UnboundedError as error:
+        raise error.in_term(prepared.model, prepared.term) from None
+    except Exception as error:
+        if prepared.host is None:
+            _explain(prepared.lead.path(), prepared.mover, error)
+        raise
+    check_outcome(outcome)
+    return outcome
+
+
+def _explain(path: Path, mover: Mover, error: Exception) -> None:
+    """Say so if it is a callback that JAX cannot run, or only the gradient that it cannot trace."""
+    if "CpuCallback" in str(error) and "dtype" in str(error):
+        raise ModelError(
+            "The log-likelihood calls back to Python from within JAX (pure_callback) in double "
+            "precision, which JAX allows only where jax_enable_x64 is set for all. Declare its "
+            "result as float32, or give the function in Python itself as total_log_likelihood: "
+            "it is then called on the host."
+        ) from error
+    if not needs_gradient(mover):
+        return
+    abstract: Any = jax.ShapeDtypeStruct
+    target, position = path.target(jnp.ones(())), abstract((path.model.dimension,), np.float64)
+    try:
+        jax.eval_shape(target, position)
+    except Exception:
+        return
+    try:
+        jax.eval_shape(jax.grad(target), position)
+    except Exception:
+        raise MethodError(
+            "The log-likelihood of this model has no gradient that JAX can trace "
+            f"({type(error).__name__}), and these moves need one: use moves that do not, "
+            'moves="random_walk", "slice" or "stretch".'
+        ) from error
+
+
+def check_outcome(outcome: Annealed) -> None:
+    """Refuse a path on which no particle, or not every one, has a log-likelihood."""
+    first = outcome.steps[0]
+    if int(first.num_undefined.sum()):
+        raise ModelError(
+            f"The log-likelihood is not a number (NaN) for {int(first.num_undefined.sum())} prior "
+            "draws. Check it for log(0), 0/0 or overflow; it must return -inf where the density is "
+            "zero."
+        )
+    if not np.isfinite(outcome.steps[-1].log_evidence).any():
+        raise ModelError(
+            "The log-likelihood of these data is -inf for every prior draw: no parameter value "
+            "that was tried can have produced them. Check the support of the likelihood and the "
+            "scale of the data, or use more particles."
+        )
