@@ -19,7 +19,7 @@ test: $(STAMP)
 # Last, ArviZ of before 1.0, which cannot share an environment with ArviZ 1.
 test-long: $(STAMP) $(ARVIZ0)/.installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long tests
-	$(ARVIZ0)/bin/python -m pytest -W ignore tests/test_arviz.py
+	$(ARVIZ0)/bin/python -m pytest -W ignore tests/results/test_arviz.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
