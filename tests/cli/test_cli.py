@@ -494,6 +494,13 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_command_is_a_module_too():
+    told = subprocess.run(
+        [sys.executable, "-m", "weighbridge.cli", "--help"], check=True, capture_output=True
+    )
+    assert b"evidence" in told.stdout
+
+
 def test_help_is_quick():
     def seconds():
         # Of the processor: whoever else is at work on the machine does not count.

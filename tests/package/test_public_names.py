@@ -34,6 +34,12 @@ def test_no_module_has_the_name_of_a_public_function():
     assert not modules & functions
 
 
+def test_the_root_of_the_package_holds_no_module():
+    root = Path(wb.__file__).parent
+    found = {path.name for path in root.iterdir() if path.is_file()}
+    assert found == {"__init__.py", "__init__.pyi", "py.typed"}
+
+
 def test_another_name_is_an_attribute_error():
     misspelt = "evidense"
     with pytest.raises(AttributeError, match="'weighbridge' has no attribute 'evidense'"):
