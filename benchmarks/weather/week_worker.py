@@ -13,7 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-from benchmarks.kills_worker import Counted
+from benchmarks.weather.kills_worker import Counted
 from weighbridge import SGAIS, WeighbridgeError
 from weighbridge.cli.commands import WatchOptions, watch_table
 from weighbridge.cli.tables import Table

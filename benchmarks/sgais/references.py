@@ -1,4 +1,4 @@
-"""What ``benchmarks.sgais_headline`` compares with: the mode, Laplace, importance sampling, SMC.
+"""What ``benchmarks.sgais.headline`` compares with: the mode, Laplace, importance sampling, SMC.
 
 All of them use the likelihood of all rows, in blocks, and nothing of SGAIS but its sums of second
 order. Importance sampling draws from the Gaussian at the mode, whose weights are nearly even where
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import weighbridge as wb
-from benchmarks import sgais_problems as problems
 from benchmarks.references import estimate, student, student_log_density
+from benchmarks.sgais import problems
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.types import Array
 from weighbridge.data.cutting import pad

@@ -1,6 +1,6 @@
 """What the settings of the compiler cost and bring: compile and run time of SMC, with and without.
 
-``python -m benchmarks.compilation`` writes results/compilation.md;
+``python -m benchmarks.speed.compilation`` writes results/compilation.md;
 ``weighbridge.core.compilation`` has the
 settings. Each measurement is a process of its own with nothing in its cache.
 """
@@ -55,7 +55,7 @@ def weigh(problem: str, settings: str) -> dict[str, float]:
 
 
 def in_a_process(problem: str, settings: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.compilation", problem, settings]
+    command = [sys.executable, "-m", "benchmarks.speed.compilation", problem, settings]
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": "0"}
     found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return dict(json.loads(found.stdout))

@@ -1,4 +1,4 @@
-"""The problems of ``benchmarks.sgais_headline``: models, data, and where to look for the mode."""
+"""The problems of ``benchmarks.sgais.headline``: models, data, and where to look for the mode."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from benchmarks.nuts_problems import TITLES
+from benchmarks.nuts.problems import TITLES
 from weighbridge.diagnostics import ess
 
 PEER = Path(".venv-peers/main/bin/python")
@@ -43,7 +43,7 @@ HEADER = (
 
 
 def call(sampler: str, name: str, folder: str, cache: str) -> dict[str, float]:
-    command = [SAMPLERS[sampler], "-m", "benchmarks.nuts_worker", sampler, name, folder, cache]
+    command = [SAMPLERS[sampler], "-m", "benchmarks.nuts.worker", sampler, name, folder, cache]
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": "0", "JAX_PLATFORMS": "cpu"}
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if found.returncode:
@@ -83,7 +83,7 @@ def row(name: str, sampler: str, found: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks.nuts", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=TITLES, default=list(TITLES))
     parser.add_argument("--merge", action="store_true", help="keep rows that were measured before")
     options = parser.parse_args()

@@ -124,7 +124,7 @@ def body(records: dict[str, Any], options: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.hard", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks.accuracy.hard", description=__doc__)
     names = (*HARD, *EASY)
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="PROBLEM")
     parser.add_argument("--seeds", type=int, default=40, help="runs of each problem")

@@ -1,6 +1,6 @@
 """Hostile inputs and faults, made on purpose, and what came of each.
 
-    python -m benchmarks.attacks [--scale 1.0] [--only "CSV"]
+    python -m benchmarks.weather.attacks [--scale 1.0] [--only "CSV"]
 
 Every attack has a seed and is made in a process that is killed if it hangs. What should come of one
 is known from the rows that were written: they count once, or it is told that they do not. An error

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.nuts_problems import Problem, problem
+from benchmarks.nuts.problems import Problem, problem
 
 # From a seed to draws, gradients of the draws, and the seconds that they took.
 Run = Callable[[int], tuple[np.ndarray, float, float]]

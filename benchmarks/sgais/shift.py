@@ -4,7 +4,7 @@ The evidence of all rows does not depend on their order, so whatever the order c
 By default SGAIS takes rows that stand in such an order at random; here it must take them as they
 are, and once more as it likes ("in order, default").
 The first 1,000 rows have three clusters, the next 9,000 five, the rest seven (Cameron, Eggers &
-Kroon 2019, Entropy 21:1109). ``python -m benchmarks.shift`` measures what results/
+Kroon 2019, Entropy 21:1109). ``python -m benchmarks.sgais.shift`` measures what results/
 shift.json does not have yet, one run at a time, and writes results/shift.md; ``--only 3 5`` takes
 models by their number of components.
 """

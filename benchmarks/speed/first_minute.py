@@ -1,8 +1,8 @@
 """The first minute of a new user: how long until something is on the screen, and until the answer.
 
-``python -m benchmarks.first_minute`` writes results/first_minute.md. Each try is a fresh process on
-100 rows, with an empty compilation cache ("cold") and then once more with what that one has left
-there ("cached"). What other work the machine had stands beside it.
+``python -m benchmarks.speed.first_minute`` writes results/first_minute.md. Each try is a fresh
+process on 100 rows, with an empty compilation cache ("cold") and then once more with what that one
+has left there ("cached"). What other work the machine had stands beside it.
 """
 
 from __future__ import annotations

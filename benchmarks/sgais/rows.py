@@ -1,4 +1,4 @@
-"""The rows of ``benchmarks.sgais_headline``: which problem, how many rows, and what is asked."""
+"""The rows of ``benchmarks.sgais.headline``: which problem, how many rows, and what is asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import weighbridge as wb
-from benchmarks import sgais_problems as problems
+from benchmarks.sgais import problems
 from weighbridge.estimators.methods import Method
 
 PROBLEMS: dict[str, Callable[[], problems.Problem]] = {

@@ -1,6 +1,7 @@
 """Published SGAIS: accuracy against exact evidence, heating, speed, and the cost of an update.
 
-Runs on one core. Speeds are ratios within this run; compile time is reported apart.
+``python -m benchmarks.sgais.published`` writes results/foundation.md. It runs on one core.
+Speeds are ratios within this run; compile time is reported apart.
 """
 
 from __future__ import annotations

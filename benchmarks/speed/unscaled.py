@@ -1,8 +1,8 @@
 """What unscaled columns cost: linear regression on features of scales 1 to 1,000, and standardised.
 
-``python -m benchmarks.unscaled`` measures 3,000 rows of 20 features and writes results/unscaled.md;
-``--rows 200000`` adds as many as a user met. Each measurement is a process of its own that has
-nothing compiled; what tells is the ratio within a run.
+``python -m benchmarks.speed.unscaled`` measures 3,000 rows of 20 features and writes
+results/unscaled.md; ``--rows 200000`` adds as many as a user met. Each measurement is a process of
+its own that has nothing compiled; what tells is the ratio within a run.
 """
 
 from __future__ import annotations
@@ -74,7 +74,15 @@ def weigh(num_rows: int, form: str) -> dict[str, Any]:
 
 
 def in_a_process(num_rows: int, form: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.unscaled", "--one", form, "--rows", str(num_rows)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.speed.unscaled",
+        "--one",
+        form,
+        "--rows",
+        str(num_rows),
+    ]
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": "0"}
     found = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(found.stdout.splitlines()[-1]))

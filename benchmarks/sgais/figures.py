@@ -1,11 +1,11 @@
-"""Figures of ``benchmarks.sgais_headline``, from what it measured."""
+"""Figures of ``benchmarks.sgais.headline``, from what it measured."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.sgais_rows import METHODS, ROWS
-from benchmarks.sgais_tables import Record, median, summarise
+from benchmarks.sgais.rows import METHODS, ROWS
+from benchmarks.sgais.tables import Record, median, summarise
 from weighbridge.plots.canvas import save_figure, styles, write_out_numbers
 from weighbridge.plots.surface import panels
 

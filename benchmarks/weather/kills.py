@@ -1,6 +1,6 @@
 """A watch that is killed a hundred times ends as one that never was.
 
-    python -m benchmarks.kills [--kills 100]
+    python -m benchmarks.weather.kills [--kills 100]
 
 Processes are killed by SIGKILL: half of them by themselves, before a system call within the write
 of a checkpoint that is drawn at random, half of them from outside at a random time after the run
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kills_worker import CHUNK_SIZE, EVERY_ROWS, METHOD, MODELS
 from benchmarks.report import table, write
+from benchmarks.weather.kills_worker import CHUNK_SIZE, EVERY_ROWS, METHOD, MODELS
 from weighbridge import zoo
 from weighbridge.core import checkpoint_file
 from weighbridge.core.errors import CheckpointError
@@ -38,7 +38,7 @@ CALLS = 12
 
 
 def start(data: Path, directory: Path, call: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "benchmarks.kills_worker", data, directory, SEED, call]
+    command = [sys.executable, "-m", "benchmarks.weather.kills_worker", data, directory, SEED, call]
     return subprocess.Popen(
         [str(part) for part in command],
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """How many rows to sum at once: time of a gradient of many particles, by the size of a block.
 
-``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.models.targets`` and
+``python -m benchmarks.speed.blocks`` writes results/blocks.md; ``weighbridge.models.targets`` and
 ``weighbridge.estimators.annealing.moves.kernels`` choose by it.
 """
 

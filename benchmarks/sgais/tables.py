@@ -1,4 +1,4 @@
-"""Tables of ``benchmarks.sgais_headline``, from what it measured."""
+"""Tables of ``benchmarks.sgais.headline``, from what it measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from benchmarks.sgais_rows import ROWS, TITLES, Row
+from benchmarks.sgais.rows import ROWS, TITLES, Row
 
 Record = dict[str, Any]
 ANSWER_HEADER = (

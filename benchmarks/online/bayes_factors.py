@@ -1,4 +1,6 @@
-"""``python -m benchmarks.online_factors``: two models on one stream, against exact Bayes factors.
+"""Two models on one stream, against exact Bayes factors.
+
+``python -m benchmarks.online.bayes_factors`` writes results/online_factors.md.
 
 Conjugate linear models, one with all features and one with fewer, are weighed chunk by chunk with
 ``wb.OnlineComparison``. After every chunk the log Bayes factor is compared with the exact one, in

@@ -1,7 +1,7 @@
 """How SMC's particles should move: trajectories of several lengths, and random walks.
 
-``python -m benchmarks.moves`` writes results/moves.md. The moves take turns, seed by seed, so that
-all of them see the same machine.
+``python -m benchmarks.speed.moves`` writes results/moves.md. The moves take turns, seed by seed, so
+that all of them see the same machine.
 """
 
 from __future__ import annotations

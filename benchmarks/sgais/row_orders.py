@@ -1,6 +1,6 @@
 """What the order of rows costs: rows sorted by a label, and a stream in which a mode takes over.
 
-``python -m benchmarks.row_orders`` measures both in some ten minutes and writes
+``python -m benchmarks.sgais.row_orders`` measures both in some ten minutes and writes
 results/row_orders.md. Seconds are warm; the ratio within the run is what tells.
 """
 
@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 
 import weighbridge as wb
 from benchmarks import report
-from benchmarks.shift import rows_in
+from benchmarks.sgais.shift import rows_in
 
 NAME = "row_orders"
 SORTED_ROWS = 50_000

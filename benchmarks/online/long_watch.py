@@ -1,6 +1,6 @@
 """Ten million rows of Parquet through ``weighbridge watch``: memory, and rows a second.
 
-    python -m benchmarks.long_watch [--rows 10000000]
+    python -m benchmarks.online.long_watch [--rows 10000000]
 
 The command runs in a process of its own, on one core. Its resident memory is read every second,
 rows and times are those of its events. Rates are those of tenths of the run, by the clock and by

@@ -1,6 +1,6 @@
 """Change points: false alarms against the stated rate, power, the shift demo, annotated series.
 
-``python -m benchmarks.changes`` writes results/changes.json and results/changes.md.
+``python -m benchmarks.online.changes`` writes results/changes.json and results/changes.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from scipy import stats
 
 import weighbridge as wb
-from benchmarks import report, turing
+from benchmarks import report
+from benchmarks.online import turing
 from weighbridge.cli import demo
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=25)

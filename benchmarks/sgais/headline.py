@@ -26,11 +26,9 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import report
-from benchmarks import sgais_figures as figures
-from benchmarks import sgais_references as references
-from benchmarks import sgais_tables as tables
-from benchmarks.sgais_problems import Problem
-from benchmarks.sgais_rows import PROBLEMS, ROWS, SEEDS_OF_A_CURVE, Row, choose, smaller_rows
+from benchmarks.sgais import figures, references, tables
+from benchmarks.sgais.problems import Problem
+from benchmarks.sgais.rows import PROBLEMS, ROWS, SEEDS_OF_A_CURVE, Row, choose, smaller_rows
 from weighbridge.data.values import num_rows
 from weighbridge.models.exchangeable import log_num_labellings
 
@@ -220,7 +218,7 @@ def work(name: str, options: argparse.Namespace) -> None:
 
 def send(name: str, options: argparse.Namespace) -> str:
     """Have one row measured by a process of its own; what went wrong, if anything did."""
-    command = [sys.executable, "-m", "benchmarks.sgais_headline", f"--work={name}"]
+    command = [sys.executable, "-m", "benchmarks.sgais.headline", f"--work={name}"]
     command += [f"--{o}={getattr(options, o.replace('-', '_'))}" for o in PASSED_ON]
     command += ["--new-references"] * options.new_references + ["--more"] * options.more
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": "0"}
@@ -259,7 +257,7 @@ PASSED_ON = ("seeds", "rows", "time-limit", "smc-seeds", "smc-rows", "output")
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     found = argparse.ArgumentParser(
-        prog="benchmarks.sgais_headline",
+        prog="benchmarks.sgais.headline",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="rows: " + ", ".join(ROWS),

@@ -1,6 +1,6 @@
 """A week in minutes: three watches through all the weather, and three clean runs.
 
-    python -m benchmarks.week [--minutes 15] [--kills 20]
+    python -m benchmarks.weather.week [--minutes 15] [--kills 20]
 
 A folder, a log and a Redis stream are each watched by a process that is started again whenever it
 ends. Files are appended to, rotated, replaced, truncated and malformed, the server is restarted,

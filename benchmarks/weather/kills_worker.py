@@ -1,6 +1,6 @@
 """A watch in a process of its own that kills itself within the write of a checkpoint, if told so.
 
-    python -m benchmarks.kills_worker DATA DIRECTORY SEED CALL
+    python -m benchmarks.weather.kills_worker DATA DIRECTORY SEED CALL
 
 CALL is the number of the system call, counted over all checkpoints of this process, before which
 it is gone: open, write, fsync and rename each are one. 0 is never.
