@@ -17,7 +17,7 @@ from typing import Any
 
 from weighbridge import SGAIS
 from weighbridge.cli.commands import WatchOptions, watch_table
-from weighbridge.cli.tables import Table
+from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Quiet
 from weighbridge.monitoring.watching import Keeping
@@ -57,7 +57,7 @@ def main() -> None:
     options = WatchOptions(int(seed), CHUNK_SIZE, keeping=Keeping(3, EVERY_ROWS, None))
     watched = watch_table(
         MODELS,
-        Table(data, target="y"),
+        InputTable(data, target="y"),
         METHOD,
         Path(directory),
         options,

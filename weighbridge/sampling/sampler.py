@@ -27,7 +27,7 @@ from weighbridge.sampling.chain_draws import (
     tuned_kernel,
     walkers_as_chains,
 )
-from weighbridge.sampling.chain_targets import Prepared
+from weighbridge.sampling.chain_targets import ChainTargets
 
 # Chains that can go on. Draws that were saved with those of another version can still be read.
 SCHEMA = "weighbridge.chains.2"
@@ -38,7 +38,7 @@ class Sampler:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: ChainTargets,
         seed: int,
         num_chains: int,
         warmup: Warmup,

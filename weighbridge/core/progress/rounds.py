@@ -112,7 +112,7 @@ class Forecast:
         return self._paces.setdefault(name, Pace())
 
 
-class Lines:
+class ProgressLines:
     """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers.
 
     Args:
@@ -291,7 +291,7 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
     if screen is not None:
         return Bar(screen)
     # A program without windows has no stream at all.
-    return Silent() if sys.stderr is None else Lines(sys.stderr, unasked=progress is None)
+    return Silent() if sys.stderr is None else ProgressLines(sys.stderr, unasked=progress is None)
 
 
 @contextlib.contextmanager
@@ -308,9 +308,9 @@ def telling(progress: bool | Reporter | None, text: str) -> Iterator[None]:
 def is_watched(reporter: Reporter) -> bool:
     """Whether somebody asked to be told, or looks at a screen: remarks may then come at once.
 
-    >>> is_watched(Lines(sys.stderr)), is_watched(Lines(sys.stderr, unasked=True))
+    >>> is_watched(ProgressLines(sys.stderr)), is_watched(ProgressLines(sys.stderr, unasked=True))
     (True, False)
     """
     return not isinstance(reporter, Silent) and not (
-        isinstance(reporter, Lines) and reporter.unasked
+        isinstance(reporter, ProgressLines) and reporter.unasked
     )
