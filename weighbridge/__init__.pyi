@@ -74,9 +74,9 @@ from weighbridge.monitoring.watching import Plan as Plan
 from weighbridge.monitoring.watching import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
 from weighbridge.results.evidence_result import Evidence as Evidence
-from weighbridge.results.evidence_result import Trace as Trace
 from weighbridge.results.posterior import Posterior as Posterior
 from weighbridge.results.prediction import Prediction as Prediction
+from weighbridge.results.trace import Trace as Trace
 from weighbridge.sampling.chain import Warmup as Warmup
 from weighbridge.sampling.kernels.adaptive_metropolis import (
     AdaptiveMetropolis as AdaptiveMetropolis,

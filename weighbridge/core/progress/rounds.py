@@ -22,17 +22,20 @@ WEIGHING = "weighing new rows (the first time also compiling)"
 
 
 class Reporter(Protocol):
-    """Told about every chunk of a run over rows, or about every step of a tempered one."""
+    """Told about every chunk of a run over rows, or about every step of a tempered one.
+
+    Each method says nothing unless a reporter has its own.
+    """
 
     def start(self, total: int | None) -> None:
         """A run over rows begins, of this many if that is known."""
-        ...
+        return
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
         """So many rows have been absorbed, by the model of this label if there are several."""
-        ...
+        return
 
     def temper(
         self,
@@ -43,36 +46,15 @@ class Reporter(Protocol):
         island_round: int = 0,
     ) -> None:
         """All the data have come to this power; rounds of islands count from 1, if they do."""
-        ...
+        return
 
     def close(self) -> None:
         """The run has ended, well or not."""
-        ...
+        return
 
 
-class Silent:
+class Silent(Reporter):
     """Reports nothing."""
-
-    def start(self, total: int | None) -> None:
-        """Say nothing."""
-
-    def update(
-        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
-    ) -> None:
-        """Say nothing."""
-
-    def temper(
-        self,
-        power: float,
-        log_evidence: float,
-        steps: int,
-        label: str = "",
-        island_round: int = 0,
-    ) -> None:
-        """Say nothing."""
-
-    def close(self) -> None:
-        """Say nothing."""
 
 
 class Forecast:
