@@ -40,32 +40,33 @@ bench-peers: $(STAMP) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS_ARGUMENTS)
 
 bench-hard: $(STAMP)
-	$(BIN)/python -m benchmarks.hard
+	$(BIN)/python -m benchmarks.accuracy.hard
 
 # Up to a million rows, hours long: SGAIS_ARGUMENTS="--merge --only linear-1e6" measures one row.
 bench-sgais: $(STAMP)
-	$(BIN)/python -m benchmarks.sgais_headline $(SGAIS_ARGUMENTS)
+	$(BIN)/python -m benchmarks.sgais.headline $(SGAIS_ARGUMENTS)
 
 # 100,000 rows whose distribution shifts, in order and shuffled: an hour, and goes on where it stopped.
 # And rows sorted by a label, and a stream in which a mode takes over.
 bench-shift: $(STAMP)
-	$(BIN)/python -m benchmarks.shift
-	$(BIN)/python -m benchmarks.row_orders
+	$(BIN)/python -m benchmarks.sgais.shift
+	$(BIN)/python -m benchmarks.sgais.row_orders
 
-# Online: exact Bayes factors, change points, a hundred kills, ten million rows. Half an hour.
+# Online: exact Bayes factors, change points, ten million rows. Half an hour.
 bench-online: $(STAMP)
-	$(BIN)/python -m benchmarks.online_factors
-	$(BIN)/python -m benchmarks.changes
-	$(BIN)/python -m benchmarks.kills
-	$(BIN)/python -m benchmarks.long_watch
+	$(BIN)/python -m benchmarks.online.bayes_factors
+	$(BIN)/python -m benchmarks.online.changes
+	$(BIN)/python -m benchmarks.online.long_watch
 
-# Hostile inputs and faults, and a week of rough weather in minutes. Needs redis-server for all of it.
+# Hostile inputs and faults, a hundred kills, and a week of rough weather in minutes. Needs
+# redis-server for all of it.
 bench-weather: $(STAMP)
-	$(BIN)/python -m benchmarks.attacks
-	$(BIN)/python -m benchmarks.week
+	$(BIN)/python -m benchmarks.weather.attacks
+	$(BIN)/python -m benchmarks.weather.kills
+	$(BIN)/python -m benchmarks.weather.week
 
 calibrate: $(STAMP)
-	$(BIN)/python -m benchmarks.calibrate
+	$(BIN)/python -m benchmarks.accuracy.calibrate
 
 # The demo needs the core and matplotlib; what tests need on top of it comes with them.
 $(DEMO_STAMP): pyproject.toml

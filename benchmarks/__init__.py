@@ -1,1 +1,1 @@
-"""Measurements of weighbridge; each module writes what it measured to ``benchmarks/results``."""
+"""Measurements of weighbridge, a folder a question; what they measured is in ``results``."""

@@ -1,12 +1,12 @@
-"""``make bench``: run every benchmark."""
+"""``make bench``: one command after the other, of those that take minutes."""
 
 import subprocess
 import sys
 
 MODULES = (
-    "benchmarks.foundation",
-    "benchmarks.blocks",
-    "benchmarks.compilation",
+    "benchmarks.sgais.published",
+    "benchmarks.speed.blocks",
+    "benchmarks.speed.compilation",
     "benchmarks.nuts",
 )
 

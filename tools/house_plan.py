@@ -129,7 +129,7 @@ HOMES: dict[str, str] = {
     "estimators.joining": "estimators.second_look.joining",
     "estimators.second_look": "estimators.second_look.streams",
     "estimators.tempering": "estimators.tempering.tempering",
-    "estimators.leading": "estimators.tempering.leading",
+    "estimators.leading": "estimators.tempering.guiding",
     "estimators.smc": "estimators.tempering.smc",
     "estimators.ais": "estimators.tempering.ais",
     "estimators.thermodynamic": "estimators.tempering.thermodynamic",

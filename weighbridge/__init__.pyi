@@ -6,10 +6,10 @@ from weighbridge import zoo as zoo
 from weighbridge.checking.calibration import Calibration as Calibration
 from weighbridge.checking.calibration import sbc as sbc
 from weighbridge.checking.cross_validation import Elpd as Elpd
-from weighbridge.checking.cross_validation import ElpdComparison as ElpdComparison
-from weighbridge.checking.cross_validation import compare_loo as compare_loo
 from weighbridge.checking.cross_validation import loo as loo
 from weighbridge.checking.cross_validation import waic as waic
+from weighbridge.checking.elpd_comparison import ElpdComparison as ElpdComparison
+from weighbridge.checking.elpd_comparison import compare_loo as compare_loo
 from weighbridge.checking.model_check.checking import check_model as check_model
 from weighbridge.checking.model_check.report import Check as Check
 from weighbridge.checking.model_check.report import ModelReport as ModelReport
@@ -74,10 +74,9 @@ from weighbridge.monitoring.watching import Plan as Plan
 from weighbridge.monitoring.watching import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
 from weighbridge.results.evidence_result import Evidence as Evidence
-from weighbridge.results.evidence_result import Trace as Trace
 from weighbridge.results.posterior import Posterior as Posterior
 from weighbridge.results.prediction import Prediction as Prediction
-from weighbridge.sampling.chain import Warmup as Warmup
+from weighbridge.results.trace import Trace as Trace
 from weighbridge.sampling.kernels.adaptive_metropolis import (
     AdaptiveMetropolis as AdaptiveMetropolis,
 )
@@ -107,6 +106,7 @@ from weighbridge.sampling.kernels.simulated_tempering import (
 from weighbridge.sampling.kernels.slice import Slice as Slice
 from weighbridge.sampling.kernels.windowed_hmc import WindowedHMC as WindowedHMC
 from weighbridge.sampling.sampling import sample as sample
+from weighbridge.sampling.warmup.settings import Warmup as Warmup
 from weighbridge.weighing.averaging import average as average
 from weighbridge.weighing.changes.settings import Change as Change
 from weighbridge.weighing.changes.settings import Changes as Changes

@@ -13,10 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
-from benchmarks.kills_worker import Counted
+from benchmarks.weather.kills_worker import Counted
 from weighbridge import SGAIS, WeighbridgeError
 from weighbridge.cli.commands import WatchOptions, watch_table
-from weighbridge.cli.tables import Table
+from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Lines
 from weighbridge.monitoring.watching import Keeping
@@ -44,7 +44,7 @@ def main() -> int:
         keeping=Keeping(3, 1, None),  # after every chunk, however many of its rows are bad
     )
     try:
-        table = Table(source, features="y")
+        table = InputTable(source, features="y")
         watch_table(MODELS, table, METHOD, Path(directory), options, Lines(), stop)
     except WeighbridgeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

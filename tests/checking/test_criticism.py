@@ -14,7 +14,7 @@ import weighbridge as wb
 from weighbridge.checking import cross_validation, predictive, sensitivity
 from weighbridge.checking.pointwise import draws_of, pointwise_log_likelihood
 from weighbridge.models import row_values
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 NUM_ROWS = 30
 DATA = wb.zoo.gaussian.simulate(NUM_ROWS, mean=0.5, seed=1)

@@ -19,7 +19,7 @@ import weighbridge as wb
 from weighbridge import Evidence, cli, lagged, zoo
 from weighbridge.cli import commands
 from weighbridge.cli.named_models import load_all
-from weighbridge.cli.tables import Table
+from weighbridge.cli.tables import InputTable
 from weighbridge.data.sources.csv_file import count_csv_rows
 from weighbridge.data.sources.opening import open_source
 
@@ -190,7 +190,7 @@ def test_features_target_and_standardising():
 
 def test_standardising_is_exact_over_blocks(folder, monkeypatch):
     monkeypatch.setattr("weighbridge.data.sources.csv_records.BLOCK_BYTES", 256)
-    table, loaded = Table("table.csv", target="out", standardise=True), load_all(["linear"])
+    table, loaded = InputTable("table.csv", target="out", standardise=True), load_all(["linear"])
     scales = commands._measure(table.open(loaded), table, loaded)
     values = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, :2]
     np.testing.assert_allclose([scales[name][0] for name in "ab"], values.mean(axis=0))
@@ -293,7 +293,7 @@ def test_rows_are_counted_as_they_are_read(tmp_path):
     path.write_text('v,text\n1,"two\nlines"\n\n2,plain\n3,"a ""quote"""')
     source = open_source(path)
     rows = sum(commands.num_rows(block) for block in source.blocks())
-    assert Table(str(path)).count_rows(source) == rows == 3
+    assert InputTable(str(path)).count_rows(source) == rows == 3
     path.write_text("v,w\n1\n")
     assert count_csv_rows(path) is None  # the reader says what is wrong
 

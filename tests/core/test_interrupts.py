@@ -14,7 +14,7 @@ import weighbridge as wb
 from weighbridge.core import interrupts
 from weighbridge.core.compilation import jit
 from weighbridge.core.interrupts import Interrupted, interruptible, stopped_by
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 DATA = wb.zoo.gaussian.simulate(120, mean=2.0, seed=1)
 NEAR, FAR = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)

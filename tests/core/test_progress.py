@@ -15,7 +15,7 @@ from weighbridge.core.progress import board, log_lines
 from weighbridge.core.progress import rounds as progress
 from weighbridge.core.progress.board import Notebook, Row, Terminal
 from weighbridge.core.progress.chains import ChainBars, ChainLines, choose_chain_reporter
-from weighbridge.core.progress.rounds import Bar, Lines, Silent, choose_reporter
+from weighbridge.core.progress.rounds import Bar, ProgressLines, Silent, choose_reporter
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
@@ -31,7 +31,7 @@ def console_of(width=80):
 
 def test_lines():
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = ProgressLines(stream)
     lines.start(1200)
     lines.update(500, -713.554, 8.4)
     lines.update(1200, -1699.5, 1.0, "linear")
@@ -44,7 +44,7 @@ def test_lines():
 
 def test_lines_of_unknown_total():
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = ProgressLines(stream)
     lines.start(None)
     lines.update(500, -1.0, 1.0)
     assert stream.getvalue().startswith("500 rows  ")
@@ -113,14 +113,14 @@ def test_the_cursor_comes_back():
 
 @pytest.mark.parametrize(
     ("progress", "on_terminal", "elsewhere"),
-    [(None, Bar, Lines), (True, Bar, Lines), (False, Silent, Silent)],
+    [(None, Bar, ProgressLines), (True, Bar, ProgressLines), (False, Silent, Silent)],
 )
 def test_choice(monkeypatch, progress, on_terminal, elsewhere):
     for stream, expected in ((Stream(), on_terminal), (io.StringIO(), elsewhere)):
         monkeypatch.setattr("sys.stderr", stream)
         found = choose_reporter(progress)
         assert type(found) is expected
-        if expected is Lines:
+        if expected is ProgressLines:
             assert found.unasked == (progress is None)
     own = Silent()
     assert choose_reporter(own) is own
@@ -185,7 +185,7 @@ class Clock:
 def test_a_log_of_any_length_is_short(monkeypatch, seconds, most):
     """The shell's comparison printed 801 lines."""
     clock, stream = Clock(monkeypatch), io.StringIO()
-    lines = Lines(stream)
+    lines = ProgressLines(stream)
     lines.start(10_000)
     for chunk in range(1, 1001):
         clock.now = 100.0 + chunk * seconds / 1000
@@ -199,7 +199,7 @@ def test_a_log_of_any_length_is_short(monkeypatch, seconds, most):
 def test_tempering_in_lines_is_sparse_too(monkeypatch):
     clock, stream = Clock(monkeypatch), io.StringIO()
     monkeypatch.setattr(board, "PATIENCE", 0.5)
-    lines = Lines(stream)
+    lines = ProgressLines(stream)
     lines.temper(0.0, 0.0, 0, "linear", 2)
     for step in range(1, 31):
         clock.now += 0.125
@@ -218,7 +218,7 @@ def test_lines_tell_what_is_done_before_there_are_numbers(monkeypatch):
     """Also while it is being compiled and nobody calls."""
     monkeypatch.setattr(board, "PATIENCE", 0.02)
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = ProgressLines(stream)
     lines.announce("reading the data")
     lines.temper(0.0, 0.0, 0, "linear")
     wait_for(lambda: stream.getvalue())

@@ -390,7 +390,7 @@ def test_a_directory_that_is_gone_for_a_moment_is_waited_for(tmp_path):
     assert drain(stream) == ([], [])
     shutil.rmtree(folder)
     with pytest.raises(DataError, match="cannot be read"):
-        Looks(folder, 0.0, 0.0, follow=False).next(taken.Taken(None))
+        Looks(folder, 0.0, 0.0, follow=False).next(taken.TakenFiles(None))
 
 
 def test_older_cursors_still_work(tmp_path):

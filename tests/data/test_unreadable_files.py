@@ -11,7 +11,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.cli.commands import weigh
-from weighbridge.cli.tables import Table
+from weighbridge.cli.tables import InputTable
 from weighbridge.core.progress.rounds import Silent
 from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import chunks
@@ -244,7 +244,7 @@ def test_evidence_with_gaps_in_columns_that_are_not_read():
 def test_standardised_rows_are_put_aside_as_they_came(tmp_path):
     path, quarantine = tmp_path / "a.csv", tmp_path / "q.jsonl"
     path.write_text("a,y,other\n100,1,\n200,,3\n300,2,\n")
-    table = Table(str(path), target="y", features="a", standardise=True)
+    table = InputTable(str(path), target="y", features="a", standardise=True)
     weigh(["linear"], table, SMALL, 0, "quarantine", Silent(), Limits(), quarantine)
     (line,) = [json.loads(line) for line in quarantine.read_text().splitlines()]
     assert line["values"] == {"a": 200.0, "y": "NaN"}

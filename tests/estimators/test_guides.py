@@ -1,4 +1,4 @@
-"""Moves led by the gradient of fewer rows: the target stays what it is, and anchors follow."""
+"""Moves guided by the gradient of fewer rows: the target stays what it is, and anchors follow."""
 
 import math
 import types
@@ -18,8 +18,8 @@ from weighbridge.estimators.sgais.anchored_terms import Terms
 from weighbridge.estimators.sgais.anchoring import sums_of, total
 from weighbridge.estimators.sgais.preparation import LATER_TURNS, PROBES, Preparation
 from weighbridge.estimators.sgais.run import SGAISRun
-from weighbridge.estimators.tempering import leading
-from weighbridge.estimators.tempering.leading import Lead
+from weighbridge.estimators.tempering import guiding
+from weighbridge.estimators.tempering.guiding import GuidedLikelihood
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.rows import Rows
@@ -88,12 +88,12 @@ def test_a_guide_that_is_wrong_leaves_the_target_as_it_is(seed):
 def test_the_target_as_its_own_guide_changes_nothing():
     uniform, start = jax.random.uniform(jax.random.key(0), (3,)), jnp.array([0.3, -1.0])
     plain = HMC(0.4, 7).step_with(uniform, evaluate(start, standard), standard)
-    led = HMC(0.4, 7).step_with(uniform, evaluate(start, standard, standard), standard, standard)
-    for one, other in zip(jax.tree_util.tree_leaves(plain), jax.tree_util.tree_leaves(led)):
+    guided = HMC(0.4, 7).step_with(uniform, evaluate(start, standard, standard), standard, standard)
+    for one, other in zip(jax.tree_util.tree_leaves(plain), jax.tree_util.tree_leaves(guided)):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-# --- the rows in the lead -----------------------------------------------------------------------
+# --- the rows that guide ------------------------------------------------------------------------
 
 
 def gather(chosen):
@@ -130,10 +130,10 @@ def island_values(term, position):
 
 def test_the_first_rows_lead_and_all_of_them_accept():
     found = whole(make_terms())
-    term, leader = found.term, found.term.leader
+    term, guide_rows = found.term, found.term.guide_rows
     assert found.noise is NOISELESS
-    assert leader.size < 1000
-    assert 0 < leader.noise <= GUIDE_NOISE
+    assert guide_rows.size < 1000
+    assert 0 < guide_rows.noise <= GUIDE_NOISE
     # The same rows in another order on every island: those in front are no first rows of a stream.
     orders = np.asarray(term.rows.values["y"])[:, :1000]
     for order in orders:
@@ -142,14 +142,14 @@ def test_the_first_rows_lead_and_all_of_them_accept():
     position = ANCHOR + 0.05
     heights = -2.0 * np.log1p((ROWS["y"][:1000] - position) ** 2 / 3.0)
     np.testing.assert_allclose(island_values(term, position), heights.sum(), rtol=1e-12)
-    # The guide by its definition: the polynomial of all, and what it leaves of those in the lead.
+    # The guide by its definition: the polynomial of all, and what it leaves of those that guide.
     everything, offset = sums_over(np.arange(1000)), position - ANCHOR
     for island, order in enumerate(orders):
-        lead = order[: leader.size]
-        number = [int(np.flatnonzero(ROWS["y"] == y)[0]) for y in lead]
+        first_rows = order[: guide_rows.size]
+        number = [int(np.flatnonzero(ROWS["y"] == y)[0]) for y in first_rows]
         own = sums_over(np.array(number))
-        beyond = np.sum(-2.0 * np.log1p((lead - position) ** 2 / 3.0)) - own.at(offset)
-        expected = everything.at(offset) + 1000 / leader.size * beyond
+        beyond = np.sum(-2.0 * np.log1p((first_rows - position) ** 2 / 3.0)) - own.at(offset)
+        expected = everything.at(offset) + 1000 / guide_rows.size * beyond
         guide = island_values(term.guide(), position)
         assert guide[island] == pytest.approx(float(expected), rel=1e-10)
     assert np.std(np.asarray(island_values(term.guide(), position))) > 0
@@ -172,7 +172,7 @@ def test_a_guide_fades_and_empties_with_its_term():
 def test_where_rows_are_few_or_far_all_of_them_lead():
     few, far = whole(make_terms(), num_rows=100), whole(make_terms(), probes=probes_at(9.0, 6.0))
     for found in (few, far):
-        assert found.term.leader.size == found.term.size
+        assert found.term.guide_rows.size == found.term.size
         assert found.term.guide_noise() == 0.0
 
 
@@ -203,12 +203,12 @@ def test_a_target_without_guides_has_none():
     assert target.guide() is None
     assert float(target.guide_noise()) == 0.0
     term = whole(make_terms()).term
-    led = Target(MODEL, (rows, Tempered(term, 0.5)))
-    guide = led.guide()
+    guided = Target(MODEL, (rows, Tempered(term, 0.5)))
+    guide = guided.guide()
     assert guide is not None
     assert guide.terms[0] is rows
-    assert guide.terms[1].term.leader is None
-    assert float(led.guide_noise()) == pytest.approx(0.25 * term.leader.noise)
+    assert guide.terms[1].term.guide_rows is None
+    assert float(guided.guide_noise()) == pytest.approx(0.25 * term.guide_rows.noise)
 
 
 # --- a stream that changes its mind -------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_sums_that_are_not_finite_have_no_anchor_and_no_guide():
 
 
 def at_power(power):
-    """All that a lead asks of a step."""
+    """All that a guide asks of a step."""
     return types.SimpleNamespace(power=np.array(power))
 
 
@@ -348,16 +348,16 @@ def cloud_at(place, spread, num_islands=2, num_particles=32):
     return Cloud(position, np.zeros(shape[:2]), np.zeros(shape[:2], int))
 
 
-def lead_of(model, term):
+def likelihood_of(model, term):
     """Also where it would not pay."""
-    with mock.patch.object(leading, "LED_FROM", 0):
-        return Lead(model, term, seed=0, possible=True)
+    with mock.patch.object(guiding, "GUIDED_FROM", 0):
+        return GuidedLikelihood(model, term, seed=0, possible=True)
 
 
-def make_lead(num_rows=1000):
+def make_likelihood(num_rows=1000):
     term, count = likelihood_term(MODEL, *gather(np.arange(num_rows)))
     assert count == num_rows
-    return lead_of(MODEL, term)
+    return likelihood_of(MODEL, term)
 
 
 def heights_at(model, term, positions):
@@ -369,32 +369,32 @@ def alone(term, position):
 
 
 def test_a_lead_follows_the_particles_and_changes_no_target():
-    lead, position = make_lead(), ANCHOR + 0.07
+    likelihood, position = make_likelihood(), ANCHOR + 0.07
     height = np.sum(-2.0 * np.log1p((ROWS["y"][:1000] - position) ** 2 / 3.0))
-    for term in (lead.unled, lead.unled.guide()):
+    for term in (likelihood.unguided, likelihood.unguided.guide()):
         assert alone(term, position) == pytest.approx(height, rel=1e-12)
-    lead.follow(cloud_at(ANCHOR, 0.04), at_power(0.3))
-    led = lead.term
-    assert led is not lead.unled
-    assert alone(led, position) == pytest.approx(height, rel=1e-12)
+    likelihood.follow(cloud_at(ANCHOR, 0.04), at_power(0.3))
+    guided = likelihood.term
+    assert guided is not likelihood.unguided
+    assert alone(guided, position) == pytest.approx(height, rel=1e-12)
     # The guide is off by what was measured.
-    found = alone(led.guide(), position) - alone(led.guide(), led.anchor)
-    exact = height - alone(led, led.anchor)
+    found = alone(guided.guide(), position) - alone(guided.guide(), guided.anchor)
+    exact = height - alone(guided, guided.anchor)
     assert 0 < abs(found - exact) < SIGMAS * math.sqrt(GUIDE_NOISE) / 0.3
-    np.testing.assert_allclose(led.anchor, cloud_at(ANCHOR, 0.04).position.mean())
-    order = np.asarray(led.rows.values["y"])[:1000]
+    np.testing.assert_allclose(guided.anchor, cloud_at(ANCHOR, 0.04).position.mean())
+    order = np.asarray(guided.rows.values["y"])[:1000]
     np.testing.assert_array_equal(np.sort(order), np.sort(ROWS["y"][:1000]))
     assert np.any(order != ROWS["y"][:1000])
     # A power that is small bears more noise; one that is large, or particles far apart, less.
-    early = make_lead()
+    early = make_likelihood()
     early.follow(cloud_at(ANCHOR, 0.5), at_power(1e-3))
-    assert early.term.leader.size < 1000
-    lead.follow(cloud_at(ANCHOR, 0.5), at_power(1.0))
-    assert lead.term is lead.unled
-    lead.follow(
+    assert early.term.guide_rows.size < 1000
+    likelihood.follow(cloud_at(ANCHOR, 0.5), at_power(1.0))
+    assert likelihood.term is likelihood.unguided
+    likelihood.follow(
         cloud_at(ANCHOR, 0.04)._replace(log_weight=np.full((2, 32), -np.inf)), at_power(1.0)
     )
-    assert lead.term is lead.unled
+    assert likelihood.term is likelihood.unguided
 
 
 def test_the_noise_of_a_lead_is_what_it_differs_by():
@@ -410,16 +410,16 @@ def test_the_noise_of_a_lead_is_what_it_differs_by():
     )
     for rare in (0.0, 1.0):
         values = {"y": ROWS["y"], "rare": np.where(np.arange(NUM_ROWS) < 4, rare, 0.0)}
-        lead = lead_of(model, likelihood_term(model, values, np.ones(NUM_ROWS))[0])
-        lead.follow(cloud, at_power(0.05))
-        led = lead.term
+        likelihood = likelihood_of(model, likelihood_term(model, values, np.ones(NUM_ROWS))[0])
+        likelihood.follow(cloud, at_power(0.05))
+        guided = likelihood.term
         actual = np.var(
-            heights_at(model, led.guide(), particles) - heights_at(model, led, particles)
+            heights_at(model, guided.guide(), particles) - heights_at(model, guided, particles)
         )
-        assert led.leader.size < NUM_ROWS or rare
+        assert guided.guide_rows.size < NUM_ROWS or rare
         # 32 of 1,024 particles: a variance to a quarter of itself.
         assert actual < 3 * GUIDE_NOISE / 0.1**2
-        assert led.leader.noise <= 3 * actual
+        assert guided.guide_rows.noise <= 3 * actual
 
 
 @pytest.mark.long
@@ -439,14 +439,14 @@ def test_a_row_without_a_curvature_has_no_lead_and_harms_nothing():
 
 
 def watch_leads(monkeypatch):
-    """A list that fills with the share of rows that lead, after every step."""
+    """A list that fills with the share of rows that guide, after every step."""
     chosen = []
 
-    def follow(self, *args, original=Lead.follow):
+    def follow(self, *args, original=GuidedLikelihood.follow):
         original(self, *args)
-        chosen.append(self.term.leader.size / self.term.stop)
+        chosen.append(self.term.guide_rows.size / self.term.stop)
 
-    monkeypatch.setattr(Lead, "follow", follow)
+    monkeypatch.setattr(GuidedLikelihood, "follow", follow)
     return chosen
 
 
@@ -464,7 +464,7 @@ def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
 
 
 def test_rows_of_unequal_weight_have_a_lead_too(monkeypatch):
-    """Rows that count several times, or not at all, are led as their repetition would be."""
+    """Rows that count several times, or not at all, are guided as their repetition would be."""
     chosen = watch_leads(monkeypatch)
     data = wb.zoo.linear.simulate(7000, num_features=2, seed=3)
     weight = np.tile([1.0, 4.0, 0.0, 2.0], 1750)
@@ -497,20 +497,20 @@ def test_a_gradient_without_a_gradient_has_no_lead():
         return wb.Model({"a": normal}, lambda p, row: -square(row["y"] - jnp.sum(p["a"])))
 
     term, _ = likelihood_term(MODEL, {"y": ROWS["y"][:2600]}, np.ones(2600))
-    assert Lead.pays(model_with(lambda x: x), term)
-    assert not Lead.pays(model_with(on_host), term)
+    assert GuidedLikelihood.pays(model_with(lambda x: x), term)
+    assert not GuidedLikelihood.pays(model_with(on_host), term)
 
 
 def test_few_rows_have_no_lead():
     small, large = (likelihood_term(MODEL, *gather(np.arange(num)))[0] for num in (100, NUM_ROWS))
-    assert not Lead.pays(MODEL, small)
+    assert not GuidedLikelihood.pays(MODEL, small)
     wide = wb.Model({"a": dist.Normal(0.0, 1.0).expand([5]).to_event(1)}, lambda p, row: 0.0)
-    assert Lead.pays(wide, large)
-    assert Lead(wide, large, 0, possible=True).term is not None
+    assert GuidedLikelihood.pays(wide, large)
+    assert GuidedLikelihood(wide, large, 0, possible=True).term is not None
     # Where moves follow no guide, or there are no rows, the term stays what it is.
     rows = Rows(*gather(np.arange(8)))
     for term, possible in ((large, False), (rows, True)):
-        lead = Lead(wide, term, 0, possible=possible)
-        lead.follow(cloud_at(ANCHOR, 0.04), at_power(1.0))
-        assert lead.path().chunk is term
-        assert lead.path_beyond().chunk is term
+        likelihood = GuidedLikelihood(wide, term, 0, possible=possible)
+        likelihood.follow(cloud_at(ANCHOR, 0.04), at_power(1.0))
+        assert likelihood.path().chunk is term
+        assert likelihood.path_beyond().chunk is term

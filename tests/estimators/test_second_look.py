@@ -14,7 +14,8 @@ from weighbridge.estimators.bridging.bridge import Decision
 from weighbridge.estimators.second_look.audit import Audit, drift_diagnostics
 from weighbridge.estimators.second_look.joining import Joined, Mode, combined_parts
 from weighbridge.estimators.second_look.streams import amended, look_again
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trace import Trace
 
 MODEL = wb.zoo.gaussian.model()
 NUM_ISLANDS, NUM_PARTICLES = 8, 64

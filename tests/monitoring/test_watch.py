@@ -16,7 +16,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.cli.commands import WatchOptions, watch_table
-from weighbridge.cli.tables import Table
+from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write, checkpoint_file
 from weighbridge.estimators.sgais import run
 from weighbridge.monitoring import checkpoint_store, terminal, watching
@@ -522,7 +522,7 @@ def here(folder, models, data, target=None, display=None, stop=None, **options):
     """The command's work, in this process."""
     return watch_table(
         models,
-        Table(str(folder / data), target=target),
+        InputTable(str(folder / data), target=target),
         SMALL,
         folder / "run",
         WatchOptions(chunk_size=100, **options),

@@ -1,4 +1,4 @@
-"""Some of the attacks of `benchmarks.attacks` on files and event logs: no fault comes of them."""
+"""Some attacks of `benchmarks.weather.attacks` on files and event logs: no fault comes of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sources that change while they are read, against what should count: see `benchmarks.attacks`."""
+"""Sources that change while they are read, against what should count (`benchmarks.weather`)."""
 
 import pytest
 

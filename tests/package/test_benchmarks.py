@@ -12,16 +12,10 @@ import pytest
 from scipy import special, stats
 
 import weighbridge as wb
-from benchmarks import (
-    problems,
-    row_orders,
-    sgais_headline,
-    sgais_problems,
-    sgais_references,
-    sgais_rows,
-    shift,
-)
+from benchmarks import problems
 from benchmarks.peers import targets
+from benchmarks.sgais import headline, references, row_orders, rows, shift
+from benchmarks.sgais.problems import log_prior_of_slopes
 
 pytestmark = pytest.mark.long
 
@@ -131,12 +125,12 @@ def test_the_headline_of_sgais_on_toy_sizes(tmp_path, monkeypatch):
         "compare-linear-sgais-1e3": small,
     }
     arguments = ["--rows=1500", "--seeds=1", f"--output={tmp_path}"]
-    options = sgais_headline.parser().parse_args(arguments)
+    options = headline.parser().parse_args(arguments)
     for name, method in methods.items():
-        row = dataclasses.replace(sgais_rows.ROWS[name], method=method)
-        monkeypatch.setitem(sgais_rows.ROWS, name, row)
-        sgais_headline.work(name, options)
-    sgais_headline.write(tmp_path)
+        row = dataclasses.replace(rows.ROWS[name], method=method)
+        monkeypatch.setitem(rows.ROWS, name, row)
+        headline.work(name, options)
+    headline.write(tmp_path)
     records = json.loads((tmp_path / "sgais.json").read_text())
     exact = wb.zoo.linear.log_evidence(wb.zoo.linear.simulate(1_500, seed=1))
     for name in ("linear-1e6", "stream-linear"):
@@ -147,8 +141,8 @@ def test_the_headline_of_sgais_on_toy_sizes(tmp_path, monkeypatch):
     assert "MB at rows" in text
     assert (tmp_path / "sgais-linear.png").stat().st_size > 1_000
     # More seeds are added to those that are there.
-    more = sgais_headline.parser().parse_args([*arguments, "--seeds=2", "--more"])
-    sgais_headline.work("linear-1e6", more)
+    more = headline.parser().parse_args([*arguments, "--seeds=2", "--more"])
+    headline.work("linear-1e6", more)
     runs = json.loads((tmp_path / "sgais.json").read_text())["linear-1e6"]["runs"]
     assert runs[0] == records["linear-1e6"]["runs"][0]
     assert len(runs) == 2
@@ -188,10 +182,10 @@ def test_what_the_order_of_rows_costs_on_a_toy_size(tmp_path):
 def test_laplace_and_importance_sampling_are_exact_on_linear_regression():
     """Its posterior is Gaussian: Newton's method takes one step, and all weights are equal."""
     data = wb.zoo.linear.simulate(5_000, seed=1)
-    posterior = sgais_references.Posterior(wb.zoo.linear.model(), data)
+    posterior = references.Posterior(wb.zoo.linear.model(), data)
     mode = posterior.mode(None)
     assert abs(mode.laplace() - wb.zoo.linear.log_evidence(data)) < 1e-7
-    reference = sgais_references.importance(posterior, mode)
+    reference = references.importance(posterior, mode)
     assert abs(reference.value - wb.zoo.linear.log_evidence(data)) < 1e-7
     assert reference.error < 1e-7
 
@@ -209,13 +203,13 @@ def test_the_scales_of_the_horseshoe_are_integrated_out():
     ]
     common = special.logsumexp(np.array(heights), b=5 * step * half_cauchy[600:1900:5])
     expected = common + stats.norm.logpdf(0.1, scale=2) + 4 * stats.t.logpdf(0, 3)
-    assert abs(sgais_problems.log_prior_of_slopes(point[None])[0] - expected) < 1e-6
+    assert abs(log_prior_of_slopes(point[None])[0] - expected) < 1e-6
 
 
 def test_rows_are_chosen_by_name_or_by_how_they_begin():
-    assert sgais_rows.choose(["seven-1e5"]) == ["seven-1e5"]
-    assert len(sgais_rows.choose(["compare-linear"])) == 16
+    assert rows.choose(["seven-1e5"]) == ["seven-1e5"]
+    assert len(rows.choose(["compare-linear"])) == 16
     with pytest.raises(SystemExit, match="no row nonsense"):
-        sgais_rows.choose(["nonsense"])
-    smaller = sgais_rows.smaller_rows("compare-linear-smc-1e5")
+        rows.choose(["nonsense"])
+    smaller = rows.smaller_rows("compare-linear-smc-1e5")
     assert smaller == ["compare-linear-smc-1e3", "compare-linear-smc-1e4"]

@@ -17,8 +17,9 @@ from weighbridge.plots.curves import compact_numbers, nice_ticks
 from weighbridge.plots.energy import plot_energy
 from weighbridge.plots.labelling import Labelling
 from weighbridge.plots.numbers import write_numbers
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.posterior import Posterior
+from weighbridge.results.trace import Trace
 from weighbridge.weighing.online_comparison.history import History
 
 

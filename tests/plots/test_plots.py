@@ -11,7 +11,7 @@ from weighbridge import CheckpointError, MissingDependencyError
 from weighbridge.plots.canvas import check_figure_place, save_figure
 from weighbridge.plots.paths import plot_paths
 from weighbridge.plots.posterior import plot_posterior
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 
 def trace(rows, scale=1.0):

@@ -7,8 +7,8 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.results import prediction
-from weighbridge.results.evidence_result import Trace
 from weighbridge.results.prediction import Prediction, predict
+from weighbridge.results.trace import Trace
 
 GENERATOR = np.random.default_rng(0)
 SAMPLES = {"w": GENERATOR.normal(size=(300, 2)), "b": GENERATOR.normal(size=300)}

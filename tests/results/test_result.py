@@ -20,7 +20,7 @@ from weighbridge import (
     zoo,
 )
 from weighbridge.core.tables.summaries import highest_density_interval
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 

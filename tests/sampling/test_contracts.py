@@ -14,7 +14,7 @@ from weighbridge.core.types import Kernel, LogDensity
 from weighbridge.models.targets.batches import Subsampled
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.rows import Rows
-from weighbridge.sampling.chain import is_tunable
+from weighbridge.sampling.chain_steps import is_tunable
 
 MATRIX = np.array([[1.0, 0, 0], [0.5, 1.0, 0], [0, -0.3, 2.0]])
 

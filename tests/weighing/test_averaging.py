@@ -5,7 +5,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 from weighbridge.weighing.averaging import _allocate
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge import Evidence, MethodError, Status, compare
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 from weighbridge.weighing.comparison import jeffreys
 
 

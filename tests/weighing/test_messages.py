@@ -13,7 +13,8 @@ from scipy import stats
 import weighbridge as wb
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.models.scipy_names import counterpart
-from weighbridge.results.evidence_result import Evidence, Trace
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trace import Trace
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])

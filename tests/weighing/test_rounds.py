@@ -8,7 +8,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.core.islands import combine_islands
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 from weighbridge.weighing.rounds import Limits, Rounds, merge, merged_error, run_rounds
 
 METHOD = wb.SMC(num_islands=4, num_particles=8)

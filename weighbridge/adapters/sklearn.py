@@ -39,7 +39,7 @@ except ImportError as error:
 Models = Mapping[str, Model] | Callable[..., Mapping[str, Model]] | None
 
 
-class _Weighing(BaseEstimator):
+class _WeighingEstimator(BaseEstimator):
     """What classifier and regressor share."""
 
     @property
@@ -64,7 +64,7 @@ class _Weighing(BaseEstimator):
         return fill_columns(self._scaling.apply(X))
 
 
-class WeighbridgeClassifier(ClassifierMixin, _Weighing):
+class WeighbridgeClassifier(ClassifierMixin, _WeighingEstimator):
     r"""Classification by several models, each with the weight that its evidence gives it.
 
     .. math:: p(y^* | x^*, D) = \sum_m P(m | D) \, p(y^* | x^*, m, D)
@@ -163,7 +163,7 @@ class WeighbridgeClassifier(ClassifierMixin, _Weighing):
         return Weigher(models, functions, self.method, self.seed, self.prior_odds)
 
 
-class WeighbridgeRegressor(RegressorMixin, _Weighing):
+class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
     r"""Regression by several models, each with the weight that its evidence gives it.
 
     .. math:: p(y^* | x^*, D) = \sum_m P(m | D) \, p(y^* | x^*, m, D)

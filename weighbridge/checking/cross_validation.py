@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,14 @@ from weighbridge.checking.pointwise import Draws, draws_of, rows_of
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.pickling import travels
-from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
+from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
-from weighbridge.core.tables.table import Table
 from weighbridge.core.thresholds import MAX_LOO_PARETO_K, MAX_WAIC_VARIANCE
 from weighbridge.data.values import num_rows
 from weighbridge.diagnostics import ess
 from weighbridge.models.model import Model
 from weighbridge.models.row_values import row_blocks
-from weighbridge.plots.elpd import plot_elpd, plot_elpd_comparison
+from weighbridge.plots.elpd import plot_elpd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 # The tail that the Pareto distribution is fitted to is a fifth of few draws, and at least five.
 MIN_DRAWS = 25
-# Sivula, Magnusson & Vehtari (2020): smaller differences are no reason to prefer a model.
-SMALL_DIFFERENCE = 4.0
 
 
 @travels()
@@ -66,7 +62,7 @@ class Elpd(Tabular, Shown):
 
     def __str__(self) -> str:
         head = (
-            f"elpd {self.elpd:.2f} +- {_written(self.std_error)} ({self.method}, "
+            f"elpd {self.elpd:.2f} +- {written_error(self.std_error)} ({self.method}, "
             f"{self.num_observations:,} observations, {self.effective_parameters:.3g} effective "
             "parameters)"
         )
@@ -80,7 +76,11 @@ class Elpd(Tabular, Shown):
         return Frame(columns | ({"pareto_k": self.pareto_k} if len(self.pareto_k) else {}))
 
     def _page(self) -> Page:
-        cells = [f"{self.elpd:.2f}", _written(self.std_error), f"{self.effective_parameters:.3g}"]
+        cells = [
+            f"{self.elpd:.2f}",
+            written_error(self.std_error),
+            f"{self.effective_parameters:.3g}",
+        ]
         columns = ["elpd", "+-", "effective parameters"]
         if len(self.pareto_k):
             counted = self.pareto_k[self.weight > 0]
@@ -221,12 +221,12 @@ def _elpd(
     pareto_k: np.ndarray,
     warnings: tuple[str, ...],
 ) -> Elpd:
-    total, error = _sum_over_rows(pointwise, weight)
-    effective = _sum_over_rows(penalty, weight)[0]
+    total, error = sum_over_rows(pointwise, weight)
+    effective = sum_over_rows(penalty, weight)[0]
     return Elpd(total, error, effective, method, pointwise, weight, pareto_k, warnings)
 
 
-def _sum_over_rows(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+def sum_over_rows(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """A sum over rows, each as often as it counts, and its standard error."""
     counted = weight > 0
     values, weight = values[counted], weight[counted]
@@ -257,7 +257,8 @@ def _smoothed(log_ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, fl
     return smooth, float(shape)
 
 
-def _written(error: float) -> str:
+def written_error(error: float) -> str:
+    """A standard error with two digits, or all before the point."""
     return f"{error:.2g}" if error < 100 else f"{error:.0f}"
 
 
@@ -275,139 +276,3 @@ def _check_values(block: np.ndarray, rows: slice) -> None:
             f"{block[draw, row]} at a posterior draw: a posterior of this model and these rows has "
             "no such draw. Check that posterior, model and data belong together."
         )
-
-
-# --- several models -----------------------------------------------------------------------------
-
-
-@travels()
-@dataclass(frozen=True)
-class ElpdComparison(Tabular, Shown):
-    """Models ranked by how well they predict; print it, or read its mappings by model name.
-
-    Attributes:
-        elpds: expected log pointwise predictive density of each model, the best first.
-        std_errors: their standard errors.
-        differences: elpd of each model less that of the best.
-        difference_errors: their standard errors, from the differences row by row.
-        warnings: of each model; empty where there is none.
-    """
-
-    elpds: dict[str, float]
-    std_errors: dict[str, float]
-    differences: dict[str, float]
-    difference_errors: dict[str, float]
-    warnings: dict[str, tuple[str, ...]]
-
-    @property
-    def best(self) -> str:
-        """Name of the model with the largest elpd."""
-        return next(iter(self.elpds))
-
-    def verdict(self, name: str) -> str:
-        """What the difference to the best model says."""
-        difference, error = self.differences[name], self.difference_errors[name]
-        if name == self.best:
-            return ""
-        if abs(difference) < SMALL_DIFFERENCE:
-            return "no difference to speak of"
-        return "worse" if abs(difference) > 2 * error else "undecided (error too large)"
-
-    def _table(self) -> Table:
-        rows = {
-            name: (
-                f"{self.elpds[name]:.2f}",
-                _written(self.std_errors[name]),
-                f"{self.differences[name]:.2f}",
-                _written(self.difference_errors[name]),
-                self.verdict(name),
-            )
-            for name in self.elpds
-        }
-        return Table(("elpd", "+-", "difference", "+-", ""), rows)
-
-    def _cautions(self) -> list[str]:
-        return [f"{name}: {text}" for name, texts in self.warnings.items() for text in texts]
-
-    def __str__(self) -> str:
-        return "\n".join([str(self._table()), *(f"  {text}" for text in self._cautions())])
-
-    def _frame(self) -> Frame:
-        names = list(self.elpds)
-        columns: dict[str, Mapping[str, float | str]] = {
-            "elpd": self.elpds,
-            "std_error": self.std_errors,
-            "difference": self.differences,
-            "difference_error": self.difference_errors,
-            "verdict": {name: self.verdict(name) for name in names},
-        }
-        return frame_of_models(columns, names)
-
-    def _page(self) -> Page:
-        table = self._table()
-        return Page("", table.columns, table.texts(), self._cautions())
-
-    def plot(self, *, axes: Surface | None = None) -> Figure:
-        """The elpd of every model, and its difference to the best, with their errors.
-
-        Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
-        """
-        return plot_elpd_comparison(
-            {name: (self.elpds[name], self.std_errors[name]) for name in self.elpds},
-            {name: (self.differences[name], self.difference_errors[name]) for name in self.elpds},
-            small=SMALL_DIFFERENCE,
-            axes=axes,
-        )
-
-
-def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:
-    r"""Rank models by their expected predictive density on the same rows.
-
-    The error of a difference comes from the rows, of which most are predicted alike:
-
-    .. math:: \text{se} = \sqrt{n \operatorname{Var}_i (\text{elpd}_i^A - \text{elpd}_i^B)}
-
-    Args:
-        models: what ``wb.loo`` (or ``wb.waic``) gave for each.
-
-    >>> import weighbridge as wb
-    >>> data = wb.zoo.gaussian.simulate(50, mean=0.0, seed=1)
-    >>> def fit(noise):
-    ...     width = 1 / (1 + 50 / noise**2)
-    ...     normal = np.random.default_rng(0).normal(size=(4, 500))
-    ...     mu = width * data.sum() / noise**2 + normal * width**0.5
-    ...     return loo({"mu": mu}, wb.zoo.gaussian.model(noise=noise), data)
-    >>> table = compare_loo({"wide": fit(3.0), "right": fit(1.0)})
-    >>> table.best, table.verdict("wide")
-    ('right', 'worse')
-
-    Reference: Vehtari, Gelman & Gabry (2017), Statistics and Computing 27:1413-1432.
-    """
-    if not isinstance(models, Mapping) or len(models) < 2:
-        raise MethodError("compare_loo needs a mapping from two names or more to results of loo.")
-    for name, result in models.items():
-        if not isinstance(result, Elpd):
-            raise MethodError(
-                f"{name!r} must be a result of wb.loo or wb.waic, not {type(result).__name__}."
-            )
-    ranked = sorted(models, key=lambda name: -models[name].elpd)
-    best = models[ranked[0]]
-    differences, errors = {}, {}
-    for name in ranked:
-        result = models[name]
-        if result.method != best.method or not np.array_equal(result.weight, best.weight):
-            raise MethodError(
-                f"{name!r} ({result.method}, {result.num_observations:,} observations) and "
-                f"{ranked[0]!r} ({best.method}, {best.num_observations:,}) cannot be compared: use "
-                "one method on the same rows for all."
-            )
-        difference = _sum_over_rows(result.pointwise - best.pointwise, best.weight)
-        differences[name], errors[name] = difference
-    return ElpdComparison(
-        elpds={name: models[name].elpd for name in ranked},
-        std_errors={name: models[name].std_error for name in ranked},
-        differences=differences,
-        difference_errors=errors,
-        warnings={name: models[name].warnings for name in ranked},
-    )

@@ -12,7 +12,7 @@ from weighbridge.cli.named_models import Loaded, load_all
 from weighbridge.cli.scaling import Scales, measure
 from weighbridge.cli.tables import (
     Columns,
-    Table,
+    InputTable,
     check_question,
     columns_used,
     competitors_of,
@@ -44,7 +44,7 @@ from weighbridge.weighing.weighing import weigh_together
 
 def weigh(
     specs: Sequence[str],
-    table: Table,
+    table: InputTable,
     method: str | Method,
     seed: int,
     on_bad_row: RowPolicy,
@@ -142,7 +142,7 @@ def _finite_or_named(blocks: Iterable[Columns], used: set[str] | None) -> Iterat
         yield check(block)
 
 
-def _measure(source: Source, table: Table, loaded: Loaded) -> Scales:
+def _measure(source: Source, table: InputTable, loaded: Loaded) -> Scales:
     """Mean and standard deviation of every feature, in a pass of its own."""
     if not source.reopenable:
         raise DataError(
@@ -195,7 +195,7 @@ class WatchOptions:
 
 def watch_table(
     specs: Sequence[str],
-    table: Table,
+    table: InputTable,
     method: str | Method,
     directory: Path,
     options: WatchOptions,
@@ -211,7 +211,7 @@ def watch_table(
 
 def _watch_locked(
     loaded: Loaded,
-    table: Table,
+    table: InputTable,
     method: str | Method,
     directory: Path,
     options: WatchOptions,

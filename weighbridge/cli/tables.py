@@ -28,7 +28,7 @@ Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """A table on disk or standard input, and which of its columns the models get."""
 
     data: str
@@ -113,7 +113,7 @@ def _parse_schema(text: str | None) -> dict[str, type]:
     return schema
 
 
-def check_question(loaded: Loaded, table: Table) -> None:
+def check_question(loaded: Loaded, table: InputTable) -> None:
     """Refuse models that do not describe the same thing: their evidences say nothing together."""
     entries = {spec: asked.entry for spec, asked in loaded.items() if asked.entry is not None}
     describing = [spec for spec, entry in entries.items() if not entry.needs_target]
@@ -159,7 +159,7 @@ def longest_memory(loaded: Loaded) -> int:
 
 
 def competitors_of(
-    loaded: Loaded, table: Table, first: Columns, scales: Scales | None = None
+    loaded: Loaded, table: InputTable, first: Columns, scales: Scales | None = None
 ) -> dict[str, Competitor]:
     """Every model with its view of the table, of which the first rows are known."""
     has_past = bool(longest_memory(loaded))
@@ -171,7 +171,9 @@ def competitors_of(
     }
 
 
-def _from_file(asked: Asked, table: Table, first: Columns, scales: Scales | None) -> Competitor:
+def _from_file(
+    asked: Asked, table: InputTable, first: Columns, scales: Scales | None
+) -> Competitor:
     """A model that reads columns by their names: all of them, or those after its ``@``."""
     assert asked.model is not None
     if asked.features is None and scales is None:
@@ -191,7 +193,7 @@ def _from_file(asked: Asked, table: Table, first: Columns, scales: Scales | None
 def _from_zoo(
     asked: Asked,
     entry: zoo.Entry,
-    table: Table,
+    table: InputTable,
     first: Columns,
     scales: Scales | None,
     has_past: bool,
@@ -225,7 +227,7 @@ def _rows_of_series(
     return entry.rows(np.hstack([rows["value"], rows["past"][:, :num_lags, 0]]), None)
 
 
-def features_of(table: Table, first: Columns, asked: Asked) -> list[str]:
+def features_of(table: InputTable, first: Columns, asked: Asked) -> list[str]:
     """Feature columns of a model: its own, those of --features, or all numeric but the target."""
     if table.target is not None and table.target not in first:
         raise DataError(
@@ -243,7 +245,7 @@ def features_of(table: Table, first: Columns, asked: Asked) -> list[str]:
     return names
 
 
-def scaled_features(table: Table, first: Columns, asked: Asked) -> list[str]:
+def scaled_features(table: InputTable, first: Columns, asked: Asked) -> list[str]:
     """The columns that --standardise scales for a model.
 
     Those of a model from a file may be an index or a count, which it needs as they are: true/false
@@ -257,7 +259,7 @@ def scaled_features(table: Table, first: Columns, asked: Asked) -> list[str]:
 
 
 def columns_used(
-    loaded: Loaded, table: Table, first: Columns, competitors: Mapping[str, Competitor]
+    loaded: Loaded, table: InputTable, first: Columns, competitors: Mapping[str, Competitor]
 ) -> set[str] | None:
     """The columns of the table whose gaps a model cannot bear; None if one may read them all."""
     used: set[str] = {table.target} if table.target is not None else set()
@@ -274,7 +276,7 @@ def columns_used(
 
 
 def _rows_maker(
-    entry: zoo.Entry, names: list[str], table: Table, scales: Scales | None
+    entry: zoo.Entry, names: list[str], table: InputTable, scales: Scales | None
 ) -> Callable[[Columns], PyTree]:
     def make(columns: Columns) -> PyTree:
         features = stack_columns(columns, names, scales)

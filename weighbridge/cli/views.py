@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge.cli.named_models import Asked, Loaded
 from weighbridge.cli.tables import (
     Columns,
-    Table,
+    InputTable,
     competitors_of,
     features_of,
     longest_memory,
@@ -119,7 +119,7 @@ class Views:
             self._lags = Lagged(self._lags.order, np.array(state, np.float64))
 
 
-def see(loaded: Loaded, table: Table, first: Columns) -> tuple[dict[str, Model], Views]:
+def see(loaded: Loaded, table: InputTable, first: Columns) -> tuple[dict[str, Model], Views]:
     """The models, and what has to be done to rows of the table before these take them."""
     competitors = competitors_of(loaded, table, first)
     order = longest_memory(loaded)

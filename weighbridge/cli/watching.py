@@ -114,7 +114,7 @@ def watch(
     with contextlib.closing(display):
         announce(display, "loading")
         from weighbridge.cli.commands import WatchOptions, watch_table
-        from weighbridge.cli.tables import Table
+        from weighbridge.cli.tables import InputTable
         from weighbridge.monitoring.watching import Keeping
         from weighbridge.weighing.changes.settings import Changes
 
@@ -137,7 +137,7 @@ def watch(
             looks,
             Keeping(keep, every_rows, every_seconds),
         )
-        table = Table(source, target, features, schema=schema)
+        table = InputTable(source, target, features, schema=schema)
         with stopping(stop, display.say):
             watched = watch_table(names, table, chosen, checkpoint, options, display, stop)
     if watched.comparison is not None:

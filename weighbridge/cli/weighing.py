@@ -65,7 +65,7 @@ def evidence(
     reporter = reporter_of(quiet)
     with giving_back(reporter):
         from weighbridge.cli import commands
-        from weighbridge.cli.tables import Table
+        from weighbridge.cli.tables import InputTable
         from weighbridge.core import checkpoint_file
         from weighbridge.plots.canvas import check_figure_place, save_figure
         from weighbridge.weighing.rounds import Limits
@@ -74,7 +74,7 @@ def evidence(
             checkpoint_file.check_place(save)
         if plot is not None:
             check_figure_place(plot)
-        table = Table(data, target, features, standardise, schema)
+        table = InputTable(data, target, features, standardise, schema)
         chosen = choose_method(method, particles, islands, chunk_size, batch_size)
         limits = Limits(tolerance, time_limit)
         results = commands.weigh(
@@ -124,7 +124,7 @@ def compare(
     reporter = reporter_of(quiet)
     with giving_back(reporter):
         from weighbridge.cli import commands
-        from weighbridge.cli.tables import Table
+        from weighbridge.cli.tables import InputTable
         from weighbridge.plots.canvas import check_figure_place, save_figure
         from weighbridge.weighing.comparing import compare_results
         from weighbridge.weighing.rounds import Limits
@@ -132,7 +132,7 @@ def compare(
         *names, data = models_and_data
         if plot is not None:
             check_figure_place(plot)
-        table = Table(data, target, features, standardise, schema)
+        table = InputTable(data, target, features, standardise, schema)
         chosen = choose_method(method, particles, islands, chunk_size, batch_size)
         limits = Limits(tolerance, time_limit)
         results = commands.weigh(

@@ -57,7 +57,7 @@ def own(array: Any) -> np.ndarray[Any, Any]:
 
 Options = dict[str, bool | int | str]
 # The usual settings of XLA on a CPU spend much of their time on what makes our programs no faster
-# (``python -m benchmarks.compilation``, ``python -m benchmarks.blocks``) ...
+# (``python -m benchmarks.speed.compilation``, ``python -m benchmarks.speed.blocks``) ...
 QUICK_TO_COMPILE: Options = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,

@@ -33,7 +33,7 @@ class Stream(enum.IntEnum):
     PREDICTIONS = 19
     RESERVOIR = 20
     PILOT_DRAWS = 21
-    LEADING_ROWS = 22
+    GUIDE_ROWS = 22
 
 
 def random_numbers(

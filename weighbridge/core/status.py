@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 from weighbridge.core.pickling import member_by_name
@@ -176,3 +177,12 @@ class Status(enum.Enum):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return member_by_name(self)
+
+
+def gravest(flags: Sequence[Status]) -> Status:
+    """The most serious of some flags, which stands first, or ``Status.OK``.
+
+    >>> gravest([Status.LOW_ESS]).name, gravest([]).name
+    ('LOW_ESS', 'OK')
+    """
+    return flags[0] if flags else Status.OK

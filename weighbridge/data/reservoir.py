@@ -24,7 +24,7 @@ _PIECE_ROWS = 1 << 18
 NEGLIGIBLE = 2.0**-20
 
 
-class _Kept:
+class _KeptRows:
     """Rows in arrays, one for each leaf and one for their weights."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Kept:
             raise DataError("The saved rows do not fit their layout. Use another copy.")
 
 
-class Reservoir(_Kept):
+class Reservoir(_KeptRows):
     """Uniform sample of all rows seen: every one of them while at most `capacity` were seen.
 
     Algorithm R: row t > capacity (counting from 1) replaces slot floor(u t), u ~ U(0, 1), if
@@ -251,7 +251,7 @@ class Reservoir(_Kept):
         self._restore(state)
 
 
-class Window(_Kept):
+class Window(_KeptRows):
     """Rows that count less the older they are, until they count for nothing and are dropped.
 
     Memory holds the rows of the last twenty half-lives.

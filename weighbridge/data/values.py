@@ -20,7 +20,7 @@ Values = PyTree
 LeftOut = dict[str, DataError]
 
 
-class Taken(NamedTuple):
+class UsableColumns(NamedTuple):
     """Observations, and which of their columns do not hold numbers."""
 
     values: Values
@@ -48,7 +48,7 @@ def as_values(data: Any, first_row: int = 0) -> Values:
     return values
 
 
-def take_columns(data: Any, first_row: int = 0) -> Taken:
+def take_columns(data: Any, first_row: int = 0) -> UsableColumns:
     """As ``as_values``, but columns of a table that do not hold numbers are left out.
 
     They are text, dates, categories and objects, and most often names and labels that no model
@@ -81,7 +81,7 @@ def take_columns(data: Any, first_row: int = 0) -> Taken:
     if left_out:
         kept = {name: column for name, column in data.items() if name not in left_out}
         treedef = tree_util.tree_structure(kept, is_leaf=_is_array_like)
-    return Taken(tree_util.tree_unflatten(treedef, leaves), left_out)
+    return UsableColumns(tree_util.tree_unflatten(treedef, leaves), left_out)
 
 
 def _by_column(data: Any) -> Any:

@@ -82,11 +82,10 @@ def _of_convergence(entries: Mapping[str, np.ndarray]) -> list[str]:
     ratio = {label: float(rhat(chains)) for label, chains in entries.items()}
     apart = sorted((label for label in ratio if ratio[label] > MAX_RHAT), key=lambda n: -ratio[n])
     if apart:
-        worst = ", ".join(f"{label} ({ratio[label]:.2f})" for label in apart[:SHOWN])
         found.append(
             f"Chains disagree: R-hat is above {MAX_RHAT} for {_count(apart, entries)}, "
-            f"{worst}{_more(apart)}. They have not reached one distribution: run longer, with a "
-            "longer warm-up; if it stays, the posterior has several modes or directions that the "
+            f"{_listed(apart, ratio, 2)}. They have not reached one distribution: run longer, with "
+            "a longer warm-up; if it stays, the posterior has several modes or directions that the "
             "data do not determine: reparametrise, or use tempering."
         )
     kinds: tuple[tuple[Kind, str], ...] = (("bulk", "means"), ("tail", "quantiles and intervals"))
@@ -95,10 +94,9 @@ def _of_convergence(entries: Mapping[str, np.ndarray]) -> list[str]:
         few = [n for n, chains in entries.items() if worth[n] < MIN_ESS_PER_CHAIN * len(chains)]
         few.sort(key=worth.__getitem__)
         if few:
-            worst = ", ".join(f"{label} ({worth[label]:.0f})" for label in few[:SHOWN])
             found.append(
                 f"Few effective draws: the {kind} ESS is below {MIN_ESS_PER_CHAIN} per chain for "
-                f"{_count(few, entries)}, {worst}{_more(few)}. Their {meaning} are rough, and so "
+                f"{_count(few, entries)}, {_listed(few, worth)}. Their {meaning} are rough, and so "
                 "are these diagnostics: take more draws, or reparametrise so that the chain mixes."
             )
     return found
@@ -139,12 +137,14 @@ def _count(labels: list[str], entries: Mapping[str, np.ndarray]) -> str:
     return f"{len(labels):,} of {len(entries):,} entries"
 
 
-def _listed(labels: list[str]) -> str:
-    return ", ".join(labels[:SHOWN]) + _more(labels)
-
-
-def _more(labels: list[str]) -> str:
-    return " and more" if len(labels) > SHOWN else ""
+def _listed(
+    labels: list[str], numbers: Mapping[str, float] | None = None, decimals: int = 0
+) -> str:
+    """The first labels, each with its number if there are numbers."""
+    shown = labels[:SHOWN]
+    if numbers is not None:
+        shown = [f"{label} ({numbers[label]:.{decimals}f})" for label in shown]
+    return ", ".join(shown) + (" and more" if len(labels) > SHOWN else "")
 
 
 def _percent(share: float) -> str:

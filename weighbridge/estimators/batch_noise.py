@@ -24,7 +24,7 @@ FIRST_BATCH, SMALLEST_BATCH = 256, 64
 MARGIN = 1.3
 # A batch of so many of all rows is all of them.
 NEARLY_ALL = 0.6
-# Variance that a term of the log density may have by the rows that lead the moves. It enters
+# Variance that a term of the log density may have by the rows that guide the moves. It enters
 # nothing but the share of moves that are accepted, of which that of two terms takes a quarter.
 GUIDE_NOISE = 0.1
 # Variance beyond which mini-batches are of no use at all.
@@ -73,7 +73,7 @@ def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndar
 
 def values_at(model: Model, term: Anchored, probes: np.ndarray) -> np.ndarray:
     """The term at every probe, by every batch: batches x probes."""
-    return np.asarray(_values(model, replace(term, leader=None), probes))
+    return np.asarray(_values(model, replace(term, guide_rows=None), probes))
 
 
 def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 # Points of a path that are kept: a stream may have no end.
 LONGEST_PATH = 8192

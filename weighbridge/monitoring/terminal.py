@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+
+from weighbridge.core.progress.delayed import Delayed
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -112,33 +113,26 @@ class Lines(Quiet):
         self._rate = Rate()
         self._next = 0.0
         self._announced: set[str] = set()
-        self._timer: threading.Timer | None = None
+        self._delayed = Delayed()
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
         """What is done now, if it lasts: a line for the first time."""
-        self._hush()
+        self._delayed.cancel()
         if text in self._announced:
             return
-        self._timer = threading.Timer(0.0 if at_once else PATIENCE, self._tell, [text])
-        self._timer.daemon = True
-        self._timer.start()
+        self._delayed.start(0.0 if at_once else PATIENCE, self._tell, text)
 
     def close(self) -> None:
         """Say nothing more."""
-        self._hush()
+        self._delayed.cancel()
 
     def _tell(self, text: str) -> None:
         self._announced.add(text)
         self.say(f"{text} ...")
 
-    def _hush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def show(self, state: State) -> None:
         """A line, unless there was one just now."""
-        self._hush()
+        self._delayed.cancel()
         rate = self._rate.after(state.rows)
         if time.perf_counter() < self._next:
             return

@@ -97,7 +97,7 @@ class Keeping:
     every_seconds: float | None = 60.0
 
 
-class Preparation(Protocol):
+class RowPreparation(Protocol):
     """What is done to rows before the models see them; it may remember some of them."""
 
     def __call__(self, values: PyTree) -> PyTree:
@@ -137,7 +137,7 @@ def watch(
     source: Any,
     directory: str | Path,
     *,
-    prepare: Preparation | None = None,
+    prepare: RowPreparation | None = None,
     keeping: Keeping | None = None,
     display: Display | None = None,
     stop: threading.Event | None = None,
@@ -182,7 +182,7 @@ def watch_locked(
     plan: Plan,
     feed: Feed,
     directory: Path,
-    prepare: Preparation | None,
+    prepare: RowPreparation | None,
     keeping: Keeping | None,
     display: Display,
     stop: threading.Event | None,
@@ -215,7 +215,7 @@ class _Watch:
         plan: Plan,
         feed: Feed,
         directory: Path,
-        prepare: Preparation | None,
+        prepare: RowPreparation | None,
         keeping: Keeping | None,
         display: Display,
         stop: threading.Event | None,

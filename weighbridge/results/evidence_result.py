@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,21 +16,20 @@ from weighbridge.core.constants import PROBABILITY
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.resampling import systematic_indices
-from weighbridge.core.status import Status
+from weighbridge.core.status import Status, gravest
 from weighbridge.core.tables import summaries
-from weighbridge.core.tables.excerpt import excerpt
-from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.data.values import columns_remark
 from weighbridge.plots.answer import explain_answer
-from weighbridge.plots.labelling import Labelling
 from weighbridge.plots.paths import plot_paths
-from weighbridge.plots.posterior import plot_posterior as posterior_plot_posterior
 from weighbridge.results import arviz_export
+from weighbridge.results.posterior_figure import DrawnPosterior, PosteriorFigure
 from weighbridge.results.prediction import Function, Prediction, predict
 from weighbridge.results.saved_content import check_evidence
+from weighbridge.results.trace import Trace
+from weighbridge.results.wording import caution_of, counted, digits, digits_of_error, left_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,56 +38,11 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.evidence.1"
-# A standard error below this is lost in rounding.
-SMALL_ERROR = 1e-9
-
-
-@travels()
-class Trace(Tabular, Shown, Mapping[str, np.ndarray]):
-    """The path of an estimate: columns of equal length, by name or as attributes.
-
-    >>> trace = Trace(rows=np.array([500, 1000]), log_evidence=np.array([-700.0, -1400.0]))
-    >>> trace["rows"].tolist(), trace.rows.tolist(), list(trace)
-    ([500, 1000], [500, 1000], ['rows', 'log_evidence'])
-    """
-
-    def __init__(self, **columns: np.ndarray) -> None:
-        self._columns = columns
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._columns[name]
-
-    def __getattr__(self, name: str) -> np.ndarray:
-        if name.startswith("_"):  # also _columns itself, while a copy is being made
-            raise AttributeError(name)
-        if name not in self._columns:
-            raise AttributeError(f"The trace has the columns {list(self._columns)}, not {name!r}.")
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        length = len(next(iter(self._columns.values()), ()))
-        return f"Trace({', '.join(self._columns)}; {length} points)"
-
-    def _frame(self) -> Frame:
-        return Frame(self._columns)
-
-    def _page(self) -> Page:
-        table = excerpt(self._frame())
-        return Page(repr(self), table.columns, table.texts())
-
-    def _small_figure(self) -> None:
-        """None: it is drawn as part of its evidence."""
 
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence(Shown):
+class Evidence(PosteriorFigure, Shown):
     """The log evidence of a model, with everything that was learned on the way.
 
     Attributes:
@@ -123,7 +76,7 @@ class Evidence(Shown):
     @property
     def status(self) -> Status:
         """The gravest flag, or ``Status.OK``."""
-        return self.flags[0] if self.flags else Status.OK
+        return gravest(self.flags)
 
     @property
     def caution(self) -> str:
@@ -136,7 +89,7 @@ class Evidence(Shown):
         return caution_of(self.flags)
 
     def __str__(self) -> str:
-        value = _digits(self.log_evidence, self.std_error)
+        value = digits(self.log_evidence, self.std_error)
         power = self.diagnostics.get("power_reached", 1.0)
         reached = "" if power >= 1 else f" at power {power:.3g}"
         about = [self.method]
@@ -289,45 +242,9 @@ class Evidence(Shown):
         )._replace(caution=self.caution)
         return plot_paths({str(self).splitlines()[0]: self.trace}, answer=answer, axes=axes)
 
-    def plot_posterior(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        truths: Mapping[str, Any] | None = None,
-        labels: Mapping[str, str] | None = None,
-        units: Mapping[str, str] | None = None,
-        axes: Surface | None = None,
-        probability: float = PROBABILITY,
-    ) -> Figure:
-        """Marginals and pairs of the parameters, up to eight scalar entries of them.
-
-        Args:
-            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all, or every
-                parameter's first entries where there are more than eight.
-            truths: values to mark, by parameter or entry; those of a parameter in its shape.
-            labels: what to call parameters or entries, instead of their names.
-            units: what parameters or entries are measured in.
-            axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
-            probability: mass of the highest density that is shaded, beside half of it.
-
-        >>> draws = {"w": np.random.default_rng(0).normal(size=(50, 9))}
-        >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.zeros(50))
-        >>> figure = posterior.plot_posterior(
-        ...     ["w[0]", "w[8]"], truths={"w[8]": 0.5}, labels={"w[0]": "slope"}, units={"w": "m/s"}
-        ... )
-        >>> [axes.get_xlabel() for axes in figure.axes]
-        ['', 'slope (m/s)', 'w[8] (m/s)']
-        """
+    def _drawn_posterior(self) -> DrawnPosterior:
         title = "\n".join(filter(None, (str(self).splitlines()[0], self.caution)))
-        return posterior_plot_posterior(
-            self.samples,
-            self._weights(),
-            names,
-            title=title,
-            labelling=Labelling(truths, labels, units),
-            axes=axes,
-            probability=probability,
-        )
+        return DrawnPosterior(self.samples, self._weights(), title)
 
     def to_arviz(
         self,
@@ -419,53 +336,3 @@ class Evidence(Shown):
                 "elapsed": self.elapsed,
             }
         )
-
-
-def caution_of(flags: Sequence[Status]) -> str:
-    """Flags in a few words; the result itself says what they mean and what to do.
-
-    >>> caution_of([Status.ISLANDS_DISAGREE]), caution_of([])
-    ('caution: islands disagree', '')
-    """
-    return f"caution: {', '.join(flag.label for flag in flags)}" if flags else ""
-
-
-def counted(observations: int) -> str:
-    """So many observations, in words.
-
-    >>> counted(1), counted(2000)
-    ('1 observation', '2,000 observations')
-    """
-    return f"{observations:,} observation{'' if observations == 1 else 's'}"
-
-
-def digits_of_error(error: float) -> str:
-    """A standard error with two digits; one that is lost in rounding is called small.
-
-    >>> [digits_of_error(error) for error in (0.0123, 250.0, 3e-7, 1e-12, math.nan)]
-    ['0.012', '250', '3.0e-07', '< 1e-9', 'unknown']
-    """
-    if math.isnan(error):
-        return "unknown"
-    if error < SMALL_ERROR:
-        return "< 1e-9"
-    return f"{error:.1e}" if error < 1e-5 else _digits(error)
-
-
-def left_out(skipped: int, quarantined: int) -> str:
-    """How a text goes on that has told the observations.
-
-    >>> left_out(2, 0), left_out(0, 1000), left_out(0, 0)
-    (', 2 skipped', ', 1,000 quarantined', '')
-    """
-    counts = {"skipped": skipped, "quarantined": quarantined}
-    return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
-
-
-def _digits(value: float, error: float | None = None) -> str:
-    """A number with the digits that its error allows (or, for an error, two of them)."""
-    scale = abs(value) if error is None else error
-    if not math.isfinite(scale):
-        return f"{value:.2f}"
-    places = 1 - math.floor(math.log10(max(scale, SMALL_ERROR)))
-    return f"{value:.{min(max(places, 0), 9)}f}"

@@ -25,8 +25,8 @@ from weighbridge.plots.chains import plot_chains
 from weighbridge.plots.correlation import plot_autocorrelation as correlation_plot_autocorrelation
 from weighbridge.plots.energy import plot_energy as energy_plot_energy
 from weighbridge.plots.labelling import Labelling
-from weighbridge.plots.posterior import plot_posterior as posterior_plot_posterior
 from weighbridge.results import arviz_export
+from weighbridge.results.posterior_figure import DrawnPosterior, PosteriorFigure
 from weighbridge.results.prediction import Function, Prediction, predict
 from weighbridge.results.saved_content import check_posterior
 
@@ -41,7 +41,7 @@ SCHEMA = "weighbridge.posterior.2"
 
 @travels(never=["_extend"], if_possible=["kernel"])
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(Shown):
+class Posterior(PosteriorFigure, Shown):
     """Draws of a posterior, chain by chain.
 
     Attributes:
@@ -249,39 +249,11 @@ class Posterior(Shown):
             )
         return energy_plot_energy(self.stats["energy"], self.stats.get("step_energies"), axes=axes)
 
-    def plot_posterior(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        truths: Mapping[str, Any] | None = None,
-        labels: Mapping[str, str] | None = None,
-        units: Mapping[str, str] | None = None,
-        axes: Surface | None = None,
-        probability: float = PROBABILITY,
-    ) -> Figure:
-        """Marginals and pairs of up to eight scalar entries, with divergences.
-
-        Args:
-            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
-            truths: values to mark, by parameter or entry; those of a parameter in its shape.
-            labels: what to call parameters or entries, instead of their names.
-            units: what parameters or entries are measured in.
-            axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
-            probability: mass of the highest density that is shaded, beside half of it.
-        """
+    def _drawn_posterior(self) -> DrawnPosterior:
         total = self.num_chains * self.num_samples
         divergent = self.stats.get("divergent")
         marked = None if divergent is None else np.swapaxes(divergent, 0, 1).reshape(-1)
-        return posterior_plot_posterior(
-            self.flat(),
-            np.full(total, 1 / total),
-            names,
-            title=repr(self)[1:-1],
-            marked=marked,
-            labelling=Labelling(truths, labels, units),
-            axes=axes,
-            probability=probability,
-        )
+        return DrawnPosterior(self.flat(), np.full(total, 1 / total), repr(self)[1:-1], marked)
 
     def to_arviz(self, model: Model | None = None, data: Any = None) -> Any:
         """Draws and statistics for ArviZ: a data tree, or InferenceData beside ArviZ 0.x.

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from weighbridge.models.model import Model
-from weighbridge.sampling.chain import has_metric
+from weighbridge.sampling.chain_steps import has_metric
 
 # Draws that are given their names at once.
 BLOCK_DRAWS = 1024

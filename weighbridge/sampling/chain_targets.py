@@ -25,7 +25,7 @@ from weighbridge.models.targets.total import Total
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ChainTargets:
     """A kernel and the target that it will move on, for each chain."""
 
     model: Model
@@ -38,7 +38,7 @@ class Prepared:
 @double_precision
 def prepare(
     model: Model, rows: tuple[PyTree, np.ndarray | None], kernel: Any, batch_size: int
-) -> Prepared:
+) -> ChainTargets:
     """What chains of a kernel need to move on the posterior of some rows.
 
     Args:
@@ -65,11 +65,11 @@ def prepare(
         if kernel.uses_batches:
             model.require_rows()
         exact = Target(model, (_whole_likelihood(model, values, kernel),))
-        return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
+        return ChainTargets(model, kernel, lambda seed, chain: exact, digest, num_walkers)
     observed = Rows(jax.tree_util.tree_map(np.asarray, values), weight)
     if not kernel.uses_batches:
         exact = Target(model, (observed,))
-        return Prepared(model, kernel, lambda seed, chain: exact, digest, num_walkers)
+        return ChainTargets(model, kernel, lambda seed, chain: exact, digest, num_walkers)
     kernel = kernel.rescale(1.0 / (1.0 + float(weight.sum())))
     size = min(batch_size, len(weight))
 
@@ -79,7 +79,7 @@ def prepare(
         terms: tuple[Term, ...] = (Subsampled(observed, key, size),)
         return Target(model, terms)
 
-    return Prepared(model, kernel, on_batches, digest, num_walkers)
+    return ChainTargets(model, kernel, on_batches, digest, num_walkers)
 
 
 def _usual_walkers(dimension: int) -> int:

@@ -19,7 +19,7 @@ from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.chains import ChainReporter
 from weighbridge.models.targets.host import OnHost
 from weighbridge.results.posterior import Posterior
-from weighbridge.sampling.chain import ChainRun, Warmup, is_tunable
+from weighbridge.sampling.chain import ChainRun
 from weighbridge.sampling.chain_draws import (
     first_draws,
     named_draws,
@@ -27,7 +27,9 @@ from weighbridge.sampling.chain_draws import (
     tuned_kernel,
     walkers_as_chains,
 )
-from weighbridge.sampling.chain_targets import Prepared
+from weighbridge.sampling.chain_steps import is_tunable
+from weighbridge.sampling.chain_targets import ChainTargets
+from weighbridge.sampling.warmup.settings import Warmup
 
 # Chains that can go on. Draws that were saved with those of another version can still be read.
 SCHEMA = "weighbridge.chains.2"
@@ -38,7 +40,7 @@ class Sampler:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: ChainTargets,
         seed: int,
         num_chains: int,
         warmup: Warmup,

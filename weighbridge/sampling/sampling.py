@@ -16,10 +16,10 @@ from weighbridge.models.gate import require_model
 from weighbridge.models.held import hold
 from weighbridge.models.model import Model
 from weighbridge.results.posterior import Posterior
-from weighbridge.sampling.chain import Warmup
 from weighbridge.sampling.chain_targets import prepare
 from weighbridge.sampling.kernels.nuts import NUTS
 from weighbridge.sampling.sampler import Sampler
+from weighbridge.sampling.warmup.settings import Warmup
 
 # Rows of a mini-batch, for kernels that take one at every step.
 BATCH_ROWS = 256

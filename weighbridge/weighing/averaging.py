@@ -43,7 +43,7 @@ def average(
     Returns:
         The prediction; its ``probabilities`` are those of the models.
 
-    >>> from weighbridge.results.evidence_result import Trace
+    >>> from weighbridge.results.trace import Trace
     >>> def fake(z, w):
     ...     return Evidence(z, 0.1, 9, "smc", Trace(), {"w": np.array([w])}, np.zeros(1))
     >>> results = {"a": fake(0.0, 1.0), "b": fake(np.log(3.0), 5.0)}

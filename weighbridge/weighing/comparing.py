@@ -80,7 +80,7 @@ def compare(
         The comparison; its ``results`` holds the evidence of each model.
 
     >>> import numpy as np
-    >>> from weighbridge.results.evidence_result import Trace
+    >>> from weighbridge.results.trace import Trace
     >>> def fake(z, se): return Evidence(z, se, 100, "sgais", Trace(), {}, np.zeros(1))
     >>> table = compare({"a": fake(-10.0, 0.1), "b": fake(-13.0, 0.1)})
     >>> round(table.probabilities["a"], 4), round(table.log_bayes_factors["b"], 2)

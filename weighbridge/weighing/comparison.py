@@ -15,7 +15,8 @@ from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.plots.models import plot_comparison
-from weighbridge.results.evidence_result import SMALL_ERROR, Evidence, caution_of, counted, left_out
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.wording import SMALL_ERROR, caution_of, counted, left_out
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ import numpy as np
 from weighbridge.core.errors import DataError, MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.rollback import restored_on_error
-from weighbridge.core.status import Status
+from weighbridge.core.status import Status, gravest
 from weighbridge.core.types import PyTree
 from weighbridge.data.checking import RowPolicy
 from weighbridge.data.cutting import rechunk
@@ -63,7 +63,7 @@ class Update:
     @property
     def status(self) -> Status:
         """The gravest flag, or ``Status.OK``."""
-        return self.flags[0] if self.flags else Status.OK
+        return gravest(self.flags)
 
 
 class Session(Admission):

@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from weighbridge.core.progress.delayed import Delayed
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task, TaskID
@@ -56,7 +58,7 @@ class Board:
         self.screen = screen
         self.rows: dict[str, Row] = {}
         self.is_shown = False
-        self._timer: threading.Timer | None = None
+        self._delayed = Delayed()
         self._lock = threading.RLock()
 
     def put(self, key: str, row: Row, *, at_once: bool = False) -> None:
@@ -67,12 +69,10 @@ class Board:
                 self.screen.draw(self.rows)
             elif at_once:
                 self._appear()
-            elif self._timer is None:
+            elif not self._delayed.is_set:
                 # A notebook knows by the context to which cell something belongs.
                 context = contextvars.copy_context()
-                self._timer = threading.Timer(PATIENCE, context.run, [self._appear_in_time])
-                self._timer.daemon = True
-                self._timer.start()
+                self._delayed.start(PATIENCE, context.run, self._appear_in_time)
 
     def remove(self, key: str) -> None:
         """Take one row away, if it is there."""
@@ -82,15 +82,14 @@ class Board:
     def close(self) -> None:
         """Take all of them away."""
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._delayed.cancel()
             if self.is_shown:
                 self.screen.close()
-            self.rows, self._timer, self.is_shown = {}, None, False
+            self.rows, self.is_shown = {}, False
 
     def _appear_in_time(self) -> None:
         with self._lock:
-            if self._timer is not None and not self.is_shown:  # else the run ended just now
+            if self._delayed.is_set and not self.is_shown:  # else the run ended just now
                 self._appear()
 
     def _appear(self) -> None:

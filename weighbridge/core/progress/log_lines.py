@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from typing import TextIO
 
 from weighbridge.core.progress import board
+from weighbridge.core.progress.delayed import Delayed
 from weighbridge.core.progress.pace import Sparse
 
 # Nobody asked for lines: only a run of so many seconds tells that it is alive, and then when it
@@ -30,7 +30,7 @@ class LineLog:
         self._unasked = unasked
         self._began = time.perf_counter()
         self._sparse = Sparse(self._began, UNASKED, DOUBLING) if unasked else Sparse(self._began)
-        self._timer: threading.Timer | None = None
+        self._delayed = Delayed()
 
     @property
     def passed(self) -> float:
@@ -40,7 +40,7 @@ class LineLog:
     @property
     def is_waiting(self) -> bool:
         """Whether a line may still come by itself."""
-        return self._timer is not None
+        return self._delayed.is_set
 
     def later(self, text: str) -> None:
         """Write this by itself if it lasts: if nothing else is said meanwhile."""
@@ -48,15 +48,11 @@ class LineLog:
         wait = board.PATIENCE
         if self._unasked:
             wait = max(wait, self._sparse.wait("", time.perf_counter()))
-        self._timer = threading.Timer(wait, self._in_time, [text])
-        self._timer.daemon = True
-        self._timer.start()
+        self._delayed.start(wait, self._in_time, text)
 
     def hush(self) -> None:
         """Do not write what was to come later."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._delayed.cancel()
 
     def is_due(self, name: str = "") -> bool:
         """Whether a line about this model is to be written now; if so it counts as written."""

@@ -22,17 +22,20 @@ WEIGHING = "weighing new rows (the first time also compiling)"
 
 
 class Reporter(Protocol):
-    """Told about every chunk of a run over rows, or about every step of a tempered one."""
+    """Told about every chunk of a run over rows, or about every step of a tempered one.
+
+    Each method says nothing unless a reporter has its own.
+    """
 
     def start(self, total: int | None) -> None:
         """A run over rows begins, of this many if that is known."""
-        ...
+        return
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
         """So many rows have been absorbed, by the model of this label if there are several."""
-        ...
+        return
 
     def temper(
         self,
@@ -43,36 +46,15 @@ class Reporter(Protocol):
         island_round: int = 0,
     ) -> None:
         """All the data have come to this power; rounds of islands count from 1, if they do."""
-        ...
+        return
 
     def close(self) -> None:
         """The run has ended, well or not."""
-        ...
+        return
 
 
-class Silent:
+class Silent(Reporter):
     """Reports nothing."""
-
-    def start(self, total: int | None) -> None:
-        """Say nothing."""
-
-    def update(
-        self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
-    ) -> None:
-        """Say nothing."""
-
-    def temper(
-        self,
-        power: float,
-        log_evidence: float,
-        steps: int,
-        label: str = "",
-        island_round: int = 0,
-    ) -> None:
-        """Say nothing."""
-
-    def close(self) -> None:
-        """Say nothing."""
 
 
 class Forecast:
@@ -112,7 +94,7 @@ class Forecast:
         return self._paces.setdefault(name, Pace())
 
 
-class Lines:
+class ProgressLines:
     """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers.
 
     Args:
@@ -291,7 +273,7 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
     if screen is not None:
         return Bar(screen)
     # A program without windows has no stream at all.
-    return Silent() if sys.stderr is None else Lines(sys.stderr, unasked=progress is None)
+    return Silent() if sys.stderr is None else ProgressLines(sys.stderr, unasked=progress is None)
 
 
 @contextlib.contextmanager
@@ -308,9 +290,9 @@ def telling(progress: bool | Reporter | None, text: str) -> Iterator[None]:
 def is_watched(reporter: Reporter) -> bool:
     """Whether somebody asked to be told, or looks at a screen: remarks may then come at once.
 
-    >>> is_watched(Lines(sys.stderr)), is_watched(Lines(sys.stderr, unasked=True))
+    >>> is_watched(ProgressLines(sys.stderr)), is_watched(ProgressLines(sys.stderr, unasked=True))
     (True, False)
     """
     return not isinstance(reporter, Silent) and not (
-        isinstance(reporter, Lines) and reporter.unasked
+        isinstance(reporter, ProgressLines) and reporter.unasked
     )

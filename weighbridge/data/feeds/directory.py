@@ -23,7 +23,7 @@ from weighbridge.data.feeds.files import read_parcels, unreadable
 from weighbridge.data.feeds.looking import HELD_UP, Looks, passed_over
 from weighbridge.data.feeds.same_file import name_before, read_before
 from weighbridge.data.feeds.shapes import Shapes
-from weighbridge.data.feeds.taken import Taken, place_within, restored
+from weighbridge.data.feeds.taken import TakenFiles, place_within, restored
 from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of
 from weighbridge.data.sources.reading import NoRowsError
@@ -98,7 +98,7 @@ class DirectoryFeed:
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of the files, from the cursor on."""
         looks = Looks(self.path, self.settle, self.patience, self.follow)
-        taken, self._shapes = Taken(self._columns), Shapes()
+        taken, self._shapes = TakenFiles(self._columns), Shapes()
         self._shapes.restore(cursor)
         if cursor is not None:
             if not {"name", "taken", "columns", "offset"} <= set(cursor):
@@ -120,7 +120,7 @@ class DirectoryFeed:
         if not taken.count:
             raise DataError(f"There is no file with rows in {str(self.path)!r}.")
 
-    def _resume(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel | None]:
+    def _resume(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel | None]:
         """Read on in the file of the cursor, where an earlier process had not come to the end."""
         path = self.path / name
         began = time.monotonic()
@@ -141,7 +141,7 @@ class DirectoryFeed:
         text = f"{shown(name)} is gone: rows of it that had not been read yet are missing."
         yield Parcel(None, notices=(Notice("gap", name, text),))
 
-    def _take(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+    def _take(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel]:
         """Read a file that is next, or that is not what it was when it was read."""
         if name > taken.last:
             try:
@@ -164,7 +164,7 @@ class DirectoryFeed:
             yield from self._read_on(name, taken, looks)
 
     def _take_again(
-        self, name: str, mark: FileMark, before: str, taken: Taken, looks: Looks
+        self, name: str, mark: FileMark, before: str, taken: TakenFiles, looks: Looks
     ) -> Iterator[Parcel]:
         """A file that was read has a new name: it counts on under that one alone."""
         old = taken.files[before].mark
@@ -178,7 +178,7 @@ class DirectoryFeed:
         else:
             looks.read(name, mark[:3])
 
-    def _renamed(self, name: str, taken: Taken, looks: Looks) -> str | None:
+    def _renamed(self, name: str, taken: TakenFiles, looks: Looks) -> str | None:
         """The later name of a file that was being read when an earlier process ended."""
         for later in looks.names_after(taken.last):
             try:
@@ -189,7 +189,7 @@ class DirectoryFeed:
                 return later
         return None
 
-    def _read_on(self, name: str, taken: Taken, looks: Looks) -> Iterator[Parcel]:
+    def _read_on(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel]:
         """Read what a file has beyond the place where reading ended, if it is still that file."""
         before = taken.files[name]
         old = before.mark
@@ -226,7 +226,7 @@ class DirectoryFeed:
         yield from self._read_file(name, mark, before.place, taken, looks)
 
     def _read_file(
-        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+        self, name: str, mark: FileMark, at: Cursor | None, taken: TakenFiles, looks: Looks
     ) -> Iterator[Parcel]:
         """The parcels of a file from a place on.
 
@@ -270,7 +270,7 @@ class DirectoryFeed:
             raise problem
 
     def _leave_torn(
-        self, name: str, mark: FileMark, at: Cursor | None, taken: Taken, looks: Looks
+        self, name: str, mark: FileMark, at: Cursor | None, taken: TakenFiles, looks: Looks
     ) -> Iterator[Parcel]:
         """Someone wrote while a file was read: the next look finds that, and it is read on."""
         whole = mark_whole_lines(self.path / name, mark)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weighbridge.core.errors import DataError
 from weighbridge.data.feeds.base import Notice
 from weighbridge.data.feeds.file_identity import reason_of, shown
-from weighbridge.data.feeds.taken import Taken
+from weighbridge.data.feeds.taken import TakenFiles
 from weighbridge.data.sources.files import is_readable
 
 # Seconds after which a file need not be watched any more, or has been waited for very long.
@@ -68,7 +68,7 @@ class Looks:
         self._next_look = -math.inf
         self._is_there = True
 
-    def resume(self, taken: Taken) -> None:
+    def resume(self, taken: TakenFiles) -> None:
         """Take up what an earlier process has taken."""
         try:
             self._look()
@@ -91,7 +91,7 @@ class Looks:
             text = f"{shown(min(changed))}{more} changed since the run had passed: not read again."
             self._notices.append(Notice("gap", min(changed), text))
 
-    def next(self, taken: Taken) -> Found:
+    def next(self, taken: TakenFiles) -> Found:
         """The next file that is complete: one that has grown first, then in the order of names."""
         if time.monotonic() >= self._next_look:
             self._look_again(taken)
@@ -175,7 +175,7 @@ class Looks:
         waiting = [self._waiting[name] for name in self._grown if name in self._waiting]
         return any(now - one.first < HELD_UP * self.settle for one in waiting)
 
-    def _look_again(self, taken: Taken) -> None:
+    def _look_again(self, taken: TakenFiles) -> None:
         began = time.monotonic()
         try:
             self._look()
@@ -191,7 +191,7 @@ class Looks:
         pause = max(self.patience, LOOK_PAUSE * (time.monotonic() - began))
         self._next_look = began + pause if self.follow else math.inf
 
-    def _compare(self, present: dict[str, _Stamp], taken: Taken) -> None:
+    def _compare(self, present: dict[str, _Stamp], taken: TakenFiles) -> None:
         """Hold the names that were passed against what was read of them."""
         for name in self._passed.keys() - present.keys():
             self._gone[name] = self._passed.pop(name)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from weighbridge.data.feeds.base import Notice
 from weighbridge.data.feeds.file_identity import FileMark, open_regular, shown
-from weighbridge.data.feeds.taken import Taken
+from weighbridge.data.feeds.taken import TakenFiles
 
 
-def name_before(path: Path, mark: FileMark, taken: Taken) -> str | None:
+def name_before(path: Path, mark: FileMark, taken: TakenFiles) -> str | None:
     """The name under which a file was read already: it was renamed since, or linked.
 
     Its inode is the same, and it begins with the bytes that were read. One that has not grown also

@@ -24,7 +24,7 @@ class TakenFile(NamedTuple):
     place: Cursor | None
 
 
-class Taken:
+class TakenFiles:
     """The files that were taken, of which the latest `REMEMBERED` are known.
 
     Args:
@@ -111,7 +111,7 @@ class Taken:
         }
 
 
-def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[Taken, str]:
+def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[TakenFiles, str]:
     """What a cursor says was taken, and the name of the file that it lies in.
 
     An older cursor knows one file alone, and of that no mark: it is read on as it is now.
@@ -122,7 +122,7 @@ def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[Take
         what: the feed, for messages.
     """
     name: Any = cursor["name"]
-    taken = Taken(cursor["columns"] or columns)
+    taken = TakenFiles(cursor["columns"] or columns)
     count, last, newest = cursor["taken"], cursor.get("last", name), cursor.get("newest", 0)
     known = cursor.get("remembered")
     if not isinstance(known, list | None):

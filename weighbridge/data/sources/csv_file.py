@@ -74,7 +74,7 @@ def read_csv(
                 "together. Name those that you need, with columns=[...] or --features."
             )
         body = stream.tell() if position else 0
-        table = _Table(header, columns, schema, lenient)
+        table = _CsvColumns(header, columns, schema, lenient)
         batches = table.batches(whole_records(stream, 0, line, lenient=lenient))
         begun = table.learn(batches)
         yield make_head(list(table.kinds), columns or header, None)
@@ -92,7 +92,7 @@ def read_csv(
                 row += batch.num_rows
 
 
-class _Table:
+class _CsvColumns:
     """What is known of the columns, and how blocks of text are made values with it."""
 
     def __init__(self, header: list[str], columns: Columns, schema: Schema, lenient: bool) -> None:

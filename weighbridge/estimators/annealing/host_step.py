@@ -86,7 +86,7 @@ def _walk(
 # --- compiled pieces: none of them holds the likelihood --------------------------------------
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """What a move wants to know: positions, what the model says of them, and which count."""
 
     position: Array
@@ -127,7 +127,7 @@ def _propose(
     index: Array,
     tally: Tally,
     setting: Setting,
-) -> tuple[Any, Asked]:
+) -> tuple[Any, Question]:
     # The key by which the compiled step moves, too: that of the first island.
     key = jax.random.wrap_key_data(key_data[0, 1], impl="threefry2x32")
     walk = mover.propose(key, index, tally, setting)
@@ -136,16 +136,16 @@ def _propose(
 
 @jit
 def _tell(
-    mover: AdaptiveWalk, model: Model, walk: Any, asked: Asked, values: Array, power: Array
-) -> tuple[Any, Asked]:
+    mover: AdaptiveWalk, model: Model, walk: Any, asked: Question, values: Array, power: Array
+) -> tuple[Any, Question]:
     told = Point(asked.position, asked.log_prior + power * values, values)
     walk = mover.lift(lambda walk, told: walk.tell(told))(walk, told)
     return walk, _question(mover, model, walk)
 
 
-def _question(mover: AdaptiveWalk, model: Model, walk: Any) -> Asked:
+def _question(mover: AdaptiveWalk, model: Model, walk: Any) -> Question:
     position = mover.lift(lambda walk: walk.ask())(walk)
-    return Asked(position, *jax.vmap(jax.vmap(model.transform))(position), walk.wanted)
+    return Question(position, *jax.vmap(jax.vmap(model.transform))(position), walk.wanted)
 
 
 @jit

@@ -131,7 +131,7 @@ def bidirectional(
     )
     require_freezable(mover)
 
-    run = _Run(chosen, seed, Path(model, (), term))
+    run = _PathRun(chosen, seed, Path(model, (), term))
     pilot = run.pilot(cloud, mover)
     check_outcome(pilot)
     powers = np.array(pilot.powers)
@@ -176,7 +176,7 @@ def bidirectional(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PathRun:
     """The annealing core on one path of densities: tuning itself, or fixed."""
 
     method: Tempering

@@ -10,7 +10,7 @@ import numpy as np
 
 from weighbridge.core.errors import DataError
 from weighbridge.core.pickling import travels
-from weighbridge.core.status import Status
+from weighbridge.core.status import Status, gravest
 from weighbridge.core.thresholds import MAX_BOUNDS_CROSSING
 from weighbridge.core.types import PyTree
 from weighbridge.plots.bounds import plot_bounds
@@ -103,7 +103,7 @@ class Bounds:
     @property
     def status(self) -> Status:
         """The gravest flag, or ``Status.OK``."""
-        return self.flags[0] if self.flags else Status.OK
+        return gravest(self.flags)
 
     def check(self, result: Evidence, *, num_errors: float = 3.0) -> Verdict:
         """Whether an estimate of the evidence of ``data`` lies between the bounds.

@@ -173,7 +173,7 @@ def integrate(
     )
 
 
-class Weighing(NamedTuple):
+class DrawWeights(NamedTuple):
     """What draws are weighed with.
 
     Attributes:
@@ -190,7 +190,7 @@ class Weighing(NamedTuple):
         return self.density is not None or self.aimed is not None
 
 
-def _weighing(over: Any, proposal: Any) -> tuple[Weighing, Drawable]:
+def _weighing(over: Any, proposal: Any) -> tuple[DrawWeights, Drawable]:
     """What draws are weighed with, and what they are drawn from."""
     # NumPyro's distributions can be called too.
     if callable(over) and not isinstance(over, dist.Distribution):
@@ -199,12 +199,12 @@ def _weighing(over: Any, proposal: Any) -> tuple[Weighing, Drawable]:
                 "A log density cannot be drawn from: give a proposal to draw from, such as "
                 "proposal=dist.StudentT(3.0)."
             )
-        return Weighing(density=over), drawable(proposal, "proposal")
+        return DrawWeights(density=over), drawable(proposal, "proposal")
     aimed = drawable(over, "over")
     if proposal is not None:
-        return Weighing(aimed=aimed), drawable(proposal, "proposal")
+        return DrawWeights(aimed=aimed), drawable(proposal, "proposal")
     # The integral over a box is not its mean: the volume is a weight.
-    return Weighing(aimed=aimed if isinstance(aimed, Box) else None), aimed
+    return DrawWeights(aimed=aimed if isinstance(aimed, Box) else None), aimed
 
 
 # --- sums -----------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _evaluate(
 
 def _terms(
     function: Callable[[Any], Any],
-    weighing: Weighing,
+    weighing: DrawWeights,
     drawn_from: Drawable,
     source: Any,
     num: int | None,
@@ -278,7 +278,7 @@ def _terms(
     return heights, log_weights
 
 
-def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: Weighing) -> Integral:
+def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: DrawWeights) -> Integral:
     """The estimate of each replicate, and what they say together."""
     self_normalised = weighing.density is not None
     value, std_error = _joint(heights, log_weights, self_normalised)

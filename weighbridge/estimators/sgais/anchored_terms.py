@@ -29,7 +29,7 @@ from weighbridge.estimators.batch_noise import (
 )
 from weighbridge.estimators.sgais.anchoring import Gather
 from weighbridge.models.model import Model
-from weighbridge.models.targets.anchored import Anchored, Guide, Sums, sums_at
+from weighbridge.models.targets.anchored import Anchored, GuideRows, Sums, sums_at
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK, Span
 
@@ -106,9 +106,9 @@ class Terms:
         everywhere: Rows = jax.tree_util.tree_map(
             lambda leaf: np.broadcast_to(leaf, (self.num_islands, *leaf.shape)), rows
         )
-        leader = Guide(none, len(weight), 1.0, 0.0) if self.guided else None
+        guide_rows = GuideRows(none, len(weight), 1.0, 0.0) if self.guided else None
         origin = np.zeros_like(zero.gradient)
-        return Anchored(origin, zero, everywhere, none, len(weight), 1.0, leader=leader)
+        return Anchored(origin, zero, everywhere, none, len(weight), 1.0, guide_rows=guide_rows)
 
     def whole(
         self,
@@ -184,9 +184,9 @@ class Terms:
     ) -> tuple[Noise, bool]:
         """The noise of an estimate where particles are now, and whether it serves them no more."""
         groups, before = estimate.groups, estimate.noise
-        led = groups.leader is not None and int(groups.leader.size) < int(groups.size)
+        has_guide = groups.guide_rows is not None and int(groups.guide_rows.size) < int(groups.size)
         left = False
-        if led:
+        if has_guide:
             left = not measured(self.model, groups.guide(), probes).relative <= LEFT * GUIDE_NOISE
         if before is NOISELESS:
             return NOISELESS, left
@@ -209,28 +209,30 @@ class Terms:
         def few(leaves: Any) -> Any:
             return jax.tree_util.tree_map(lambda leaf: leaf[: self.num_islands], leaves)
 
-        leader = groups.leader and groups.leader._replace(sums=few(groups.leader.sums))
+        guide_rows = groups.guide_rows and groups.guide_rows._replace(
+            sums=few(groups.guide_rows.sums)
+        )
         rows, sums = few(groups.rows), few(groups.batch_sums)
-        term = replace(groups, rows=rows, batch_sums=sums, leader=leader)
+        term = replace(groups, rows=rows, batch_sums=sums, guide_rows=guide_rows)
         return Estimate(groups, term, noise, wanted, floor)
 
     def _guided(self, term: Anchored, probes: np.ndarray) -> Anchored:
-        """The term, with as many rows in the lead as its moves need."""
+        """The term, guided by as many rows as its moves need."""
         batch, size = int(term.size), SMALLEST_BATCH
         num_rows = batch * float(term.scale)
         while size < NEARLY_ALL * batch:
             own = _batch_sums(self.model, term.anchor, term.rows, size, 1)
-            leader = Guide(own, size, num_rows / size, 0.0)
-            noises, _ = noises_at(self.model, replace(term, leader=leader).guide(), probes)
+            guide_rows = GuideRows(own, size, num_rows / size, 0.0)
+            noises, _ = noises_at(self.model, replace(term, guide_rows=guide_rows).guide(), probes)
             noise = float(np.mean(noises))
             if not math.isfinite(noise):
                 break
             if noise <= GUIDE_NOISE:
                 # A few particles far away have most of the noise; what is typical is accepted.
-                return replace(term, leader=leader._replace(noise=float(np.median(noises))))
+                return replace(term, guide_rows=guide_rows._replace(noise=float(np.median(noises))))
             wanted = wanted_rows(size, noise, batch, GUIDE_NOISE)
             size = max(wanted, size + SPAN_BLOCK)
-        return replace(term, leader=Guide(term.batch_sums, batch, term.scale, 0.0))
+        return replace(term, guide_rows=GuideRows(term.batch_sums, batch, term.scale, 0.0))
 
     def _drawn(
         self,

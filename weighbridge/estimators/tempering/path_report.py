@@ -10,7 +10,7 @@ from weighbridge.core.islands import combine_islands
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
 from weighbridge.models.targets.host import HostLikelihood
-from weighbridge.results.evidence_result import Trace
+from weighbridge.results.trace import Trace
 
 
 def trace_of(outcome: Annealed, count: int) -> Trace:

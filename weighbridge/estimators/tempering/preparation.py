@@ -29,7 +29,7 @@ from weighbridge.estimators.annealing.moves.walks import (
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
 from weighbridge.estimators.annealing.step import anneal_step, quick_step
-from weighbridge.estimators.tempering.leading import Lead
+from weighbridge.estimators.tempering.guiding import GuidedLikelihood
 from weighbridge.models.model import Model
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import HostLikelihood, host_likelihood
@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
         cloud: draws from the prior.
         mover: how particles move.
         labels: one labelling of components that may be permuted.
-        lead: the likelihood, with a few rows in the lead of the moves where that pays.
+        guided: the likelihood, with a few rows that guide the moves where that pays.
         take_step: one step of the annealing loop, in the form that suits the likelihood.
     """
 
@@ -69,7 +69,7 @@ class Prepared(NamedTuple):
     cloud: Cloud
     mover: Mover
     labels: Labels
-    lead: Lead
+    guided: GuidedLikelihood
     take_step: Callable[..., Any]
 
     @property
@@ -79,16 +79,16 @@ class Prepared(NamedTuple):
 
     def path(self) -> Path:
         """The path of densities from here on."""
-        return self.labels.within(self.lead.path())
+        return self.labels.within(self.guided.path())
 
     def path_beyond(self) -> Path:
         """The path for what is done after its end."""
-        return self.labels.within(self.lead.path_beyond())
+        return self.labels.within(self.guided.path_beyond())
 
     def follow(self, cloud: Cloud, step: StepInfo) -> Cloud:
-        """Keep labels and leading rows up with the particles after a step."""
+        """Keep labels and guide up with the particles after a step."""
         cloud = self.labels.follow(cloud, step)
-        self.lead.follow(cloud, step)
+        self.guided.follow(cloud, step)
         return cloud
 
 
@@ -121,13 +121,15 @@ def prepare(
     labels = Labels(model, possible=host is None and not by_each_other)
     by_gradient = host is None and isinstance(mover, AdaptiveHMC)
     weighed = term if host is None else cast(Term, host)
-    lead = Lead(model, weighed, seed, first_island, possible=by_gradient)
+    guided = GuidedLikelihood(model, weighed, seed, first_island, possible=by_gradient)
     take_step: Callable[..., Any] = host_step
     if host is None:
         many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
         take_step = anneal_step if many else quick_step
     take_step = partial(take_step, chain_length=method.chain_length)
-    return Prepared(model, seed, islands, term, count, host, cloud, mover, labels, lead, take_step)
+    return Prepared(
+        model, seed, islands, term, count, host, cloud, mover, labels, guided, take_step
+    )
 
 
 def stages(method: Tempering, prepared: Prepared) -> Callable[..., Annealed]:
@@ -165,7 +167,7 @@ def run_path(
         raise error.in_term(prepared.model, prepared.term) from None
     except Exception as error:
         if prepared.host is None:
-            _explain(prepared.lead.path(), prepared.mover, error)
+            _explain(prepared.guided.path(), prepared.mover, error)
         raise
     check_outcome(outcome)
     return outcome

@@ -89,10 +89,10 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
 
 
 @dataclass(frozen=True)
-class Front(ExactTerm):
+class GuideTerm(ExactTerm):
     """What the polynomial of all rows and the residual of some of them tell of all.
 
-    It lives only while it is traced: the numbers of a pytree are with ``Anchored`` and ``Led``.
+    It lives only while it is traced: the numbers of a pytree are with ``Anchored`` and ``Guided``.
 
     Args:
         span: the rows whose residual counts.
@@ -115,8 +115,8 @@ class Front(ExactTerm):
         return self.sums.at(offset) + self.scale * beyond
 
 
-class Guide(NamedTuple):
-    """The first rows of a batch, where they are enough to lead moves.
+class GuideRows(NamedTuple):
+    """The first rows of a batch, where they are enough to guide moves.
 
     Attributes:
         sums: L, G and H over them.
@@ -133,7 +133,7 @@ class Guide(NamedTuple):
 
 @partial(
     register_dataclass,
-    data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch", "leader"],
+    data_fields=["anchor", "sums", "rows", "batch_sums", "size", "scale", "batch", "guide_rows"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Anchored:
         scale: n / |B|.
         batch: the one in use; ``subsample`` changes it. Where there is only one it stays, so that
             moves conserve energy.
-        leader: the rows whose gradient leads moves; None for all of the batch.
+        guide_rows: the rows whose gradient guides moves; None for all of the batch.
     """
 
     anchor: Array | np.ndarray
@@ -165,41 +165,41 @@ class Anchored:
     size: Array | int
     scale: Array | float
     batch: Array | int = 0
-    leader: Guide | None = None
+    guide_rows: GuideRows | None = None
 
     @property
     def axes(self) -> Any:
         """Islands have their own rows, and the same numbers of them."""
-        of_leader: Any = (0, None, None, None)
-        leader = None if self.leader is None else Guide(*of_leader)
-        parts: Any = (None, None, 0, 0, None, None, None, leader)
+        of_guide_rows: Any = (0, None, None, None)
+        guide_rows = None if self.guide_rows is None else GuideRows(*of_guide_rows)
+        parts: Any = (None, None, 0, 0, None, None, None, guide_rows)
         return Anchored(*parts)
 
     def guide(self) -> Anchored:
         """The same term on fewer rows."""
-        if self.leader is None:
+        if self.guide_rows is None:
             return self
-        sums, size, scale, _ = self.leader
-        return replace(self, batch_sums=sums, size=size, scale=scale, leader=None)
+        sums, size, scale, _ = self.guide_rows
+        return replace(self, batch_sums=sums, size=size, scale=scale, guide_rows=None)
 
     def guide_noise(self) -> Array | float:
         """As it was measured."""
-        return 0.0 if self.leader is None else self.leader.noise
+        return 0.0 if self.guide_rows is None else self.guide_rows.noise
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The estimate at a position."""
         own: Sums = jax.tree_util.tree_map(lambda leaf: leaf[self.batch], self.batch_sums)
-        estimate = Front(self.span(), self.anchor, self.sums, own, self.scale)
+        estimate = GuideTerm(self.span(), self.anchor, self.sums, own, self.scale)
         return estimate(model, position, parameters)
 
     def faded(self, factor: float) -> Anchored:
         """The term where every row counts so many times."""
-        leader = self.leader
-        if leader is not None:
-            noise = factor**2 * leader.noise
-            leader = leader._replace(scale=factor * leader.scale, noise=noise)
+        guide_rows = self.guide_rows
+        if guide_rows is not None:
+            noise = factor**2 * guide_rows.noise
+            guide_rows = guide_rows._replace(scale=factor * guide_rows.scale, noise=noise)
         sums = self.sums.times(factor)
-        return replace(self, sums=sums, scale=factor * self.scale, leader=leader)
+        return replace(self, sums=sums, scale=factor * self.scale, guide_rows=guide_rows)
 
     def emptied(self) -> Anchored:
         """A term of no rows, of the same shapes."""
@@ -208,14 +208,14 @@ class Anchored:
             zero: Sums = jax.tree_util.tree_map(jnp.zeros_like, sums)
             return zero
 
-        leader = self.leader and Guide(nothing(self.leader.sums), 0, 0.0, 0.0)
+        guide_rows = self.guide_rows and GuideRows(nothing(self.guide_rows.sums), 0, 0.0, 0.0)
         return replace(
             self,
             sums=nothing(self.sums),
             batch_sums=nothing(self.batch_sums),
             size=0,
             scale=0.0,
-            leader=leader,
+            guide_rows=guide_rows,
         )
 
     def span(self) -> Span:
@@ -255,11 +255,11 @@ class Anchored:
 
 @partial(
     register_dataclass,
-    data_fields=["rows", "stop", "anchor", "sums", "leader"],
+    data_fields=["rows", "stop", "anchor", "sums", "guide_rows"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
-class Led(ExactTerm):
+class Guided(ExactTerm):
     r"""The exact log-likelihood of n rows, with a guide: what the first of them tell.
 
     .. math:: L + G \cdot d + \tfrac12 d^\top H d + \frac{n}{b} \sum_{k < b} r_k(\theta)
@@ -271,24 +271,24 @@ class Led(ExactTerm):
         stop: how many of them count.
         anchor: an unconstrained position among the particles.
         sums: L, G and H of all rows there.
-        leader: those of the first b rows.
+        guide_rows: those of the first b rows.
     """
 
     rows: Rows
     stop: Array | int
     anchor: Array | np.ndarray
     sums: Sums
-    leader: Guide
+    guide_rows: GuideRows
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
         """The sum over all rows."""
         return Span(self.rows, 0, self.stop)(model, position, parameters)
 
-    def guide(self) -> Front:
+    def guide(self) -> GuideTerm:
         """What the first rows tell."""
-        own, size, scale, _ = self.leader
-        return Front(Span(self.rows, 0, size), self.anchor, self.sums, own, scale)
+        own, size, scale, _ = self.guide_rows
+        return GuideTerm(Span(self.rows, 0, size), self.anchor, self.sums, own, scale)
 
     def guide_noise(self) -> Array | float:
         """As it was measured."""
-        return self.leader.noise
+        return self.guide_rows.noise

@@ -48,7 +48,7 @@ class Target:
         return replace(self, terms=tuple(term.subsample(step) for term in self.terms))
 
     def guide(self) -> Target | None:
-        """The target whose gradient leads moves, if it is another one."""
+        """The target whose gradient guides moves, if it is another one."""
         terms = tuple(term.guide() for term in self.terms)
         same = all(guide is term for guide, term in zip(terms, self.terms))
         return None if same else replace(self, terms=terms)

@@ -32,7 +32,7 @@ class Term(Protocol):
         ...
 
     def guide(self) -> Term:
-        """A cheaper term, whose gradient may lead moves that are accepted by this one."""
+        """A cheaper term, whose gradient may guide moves that are accepted by this one."""
         ...
 
     def guide_noise(self) -> Array | float:
@@ -41,7 +41,7 @@ class Term(Protocol):
 
 
 class OwnGuide:
-    """What terms have in common whose own gradient leads the moves."""
+    """What terms have in common whose own gradient guides the moves."""
 
     def guide(self) -> Term:
         """The term itself."""

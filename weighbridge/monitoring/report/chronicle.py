@@ -23,11 +23,11 @@ from weighbridge.monitoring.report.lines import (
 from weighbridge.monitoring.report.records import (
     BINS,
     KEPT,
-    Change,
     Chronicle,
-    Notice,
     Numbers,
-    Point,
+    ReportedChange,
+    ReportedNotice,
+    ReportedPoint,
 )
 
 # Kinds of flags or of notices beyond which new ones are not counted.
@@ -181,7 +181,7 @@ class _Reader:
 
     def _change(self, event: dict[str, Any], rows: int) -> None:
         found = self.chronicle
-        change = Change(
+        change = ReportedChange(
             as_whole(event.get("row")),
             as_number(event.get("score")),
             as_number(event.get("p_value")),
@@ -199,7 +199,7 @@ class _Reader:
             self._change_bins.setdefault(int(change.row / self._width), change.row)
 
     def _notice(self, event: dict[str, Any], rows: int) -> None:
-        notice = Notice(rows, as_text(event.get("kind")), as_text(event.get("text")))
+        notice = ReportedNotice(rows, as_text(event.get("kind")), as_text(event.get("text")))
         _count(self.chronicle.notice_counts, notice.kind)
         if len(self.chronicle.notices) < KEPT:
             self.chronicle.notices.append(notice)
@@ -226,8 +226,8 @@ class _Reader:
         self.chronicle.last_failure = self.chronicle.last_failure or as_text(event.get("reason"))
 
 
-def _point(event: dict[str, Any], rows: int, steps: Numbers) -> Point:
-    return Point(
+def _point(event: dict[str, Any], rows: int, steps: Numbers) -> ReportedPoint:
+    return ReportedPoint(
         rows,
         as_numbers(event.get("log_evidences")),
         as_numbers(event.get("std_errors")),

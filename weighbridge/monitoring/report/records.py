@@ -13,7 +13,7 @@ KEPT = 100
 Numbers = dict[str, float]
 
 
-class Point(NamedTuple):
+class ReportedPoint(NamedTuple):
     """What was known of each model after so many rows; NaN where it was not known."""
 
     rows: int
@@ -24,7 +24,7 @@ class Point(NamedTuple):
     annealing_steps: Numbers
 
 
-class Change(NamedTuple):
+class ReportedChange(NamedTuple):
     """A change point: the first row after it, and how sure its detector is."""
 
     row: int
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     model: str
 
 
-class Notice(NamedTuple):
+class ReportedNotice(NamedTuple):
     """Something that the watch reported, and after how many rows."""
 
     rows: int
@@ -89,10 +89,10 @@ class Chronicle:
     error: str = ""
     resumed: int = -1
     num_updates: int = 0
-    points: list[Point] = field(default_factory=list)
-    answer: Point | None = None
+    points: list[ReportedPoint] = field(default_factory=list)
+    answer: ReportedPoint | None = None
     num_changes: int = 0
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ReportedChange] = field(default_factory=list)
     change_rows: list[int] = field(default_factory=list)
     posterior: dict[str, dict[str, Numbers]] = field(default_factory=dict)
     posterior_rows: int = 0
@@ -100,7 +100,7 @@ class Chronicle:
     rows_quarantined: int = 0
     elapsed: float = 0.0
     notice_counts: Counter[str] = field(default_factory=Counter)
-    notices: list[Notice] = field(default_factory=list)
+    notices: list[ReportedNotice] = field(default_factory=list)
     checkpoints: int = 0
     last_checkpoint: int | None = None
     checkpoints_failed: int = 0

@@ -6,6 +6,7 @@ import datetime
 import math
 
 from weighbridge.monitoring.report.records import Numbers
+from weighbridge.plots.numbers import minus
 
 
 def known(numbers: Numbers, name: str, otherwise: float = math.nan) -> float:
@@ -18,18 +19,14 @@ def number_or(value: float, otherwise: float) -> float:
     return otherwise if math.isnan(value) else value
 
 
-def _minus(text: str) -> str:
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
 def fixed(value: float) -> str:
     """A log evidence, to a hundredth of a nat."""
-    return _minus(f"{value:,.2f}") if math.isfinite(value) else "unknown"
+    return minus(f"{value:,.2f}") if math.isfinite(value) else "unknown"
 
 
 def short(value: float) -> str:
     """A number to four digits."""
-    return _minus(f"{value:.4g}") if math.isfinite(value) else "unknown"
+    return minus(f"{value:.4g}") if math.isfinite(value) else "unknown"
 
 
 def to_error(value: float, error: float) -> str:
@@ -41,7 +38,7 @@ def to_error(value: float, error: float) -> str:
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
         return short(value)
     digits = 1 - math.floor(math.log10(error))
-    return _minus(f"{value:,.{min(max(digits, 0), 9)}f}")
+    return minus(f"{value:,.{min(max(digits, 0), 9)}f}")
 
 
 def error_text(value: float) -> str:

@@ -14,7 +14,7 @@ from weighbridge.core.errors import CheckpointError
 from weighbridge.monitoring.report.chronicle import read_chronicle
 from weighbridge.monitoring.report.figures import figures
 from weighbridge.monitoring.report.page import document, facts, paragraph
-from weighbridge.monitoring.report.records import Chronicle, Point
+from weighbridge.monitoring.report.records import Chronicle, ReportedPoint
 from weighbridge.monitoring.report.tables import (
     against,
     change_table,
@@ -74,8 +74,8 @@ def render(chronicle: Chronicle, now: datetime.datetime) -> str:
         chronicle: what its events tell.
         now: the time of the report, with its time zone.
 
-    >>> from weighbridge.monitoring.report.records import Point
-    >>> update = Point(10, {"a": -9.5}, {"a": 0.1}, {"a": 1.0}, {"a": 0.0}, {"a": 2.0})
+    >>> from weighbridge.monitoring.report.records import ReportedPoint
+    >>> update = ReportedPoint(10, {"a": -9.5}, {"a": 0.1}, {"a": 1.0}, {"a": 0.0}, {"a": 2.0})
     >>> page = render(Chronicle(points=[update], models=["a"]), datetime.datetime.now(datetime.UTC))
     >>> page.startswith("<!doctype html>"), "<script" in page
     (True, False)
@@ -163,7 +163,7 @@ def _header(chronicle: Chronicle) -> str:
     )
 
 
-def _compared(point: Point, names: list[str]) -> Comparison:
+def _compared(point: ReportedPoint, names: list[str]) -> Comparison:
     """What was known at a point as a comparison; a model of unknown evidence comes last."""
     evidences = {n: known(point.log_evidences, n, -math.inf) for n in names}
     best = max(evidences.values(), default=-math.inf)

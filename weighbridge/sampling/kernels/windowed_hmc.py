@@ -35,7 +35,7 @@ class WindowedHMCInfo(NamedTuple):
     divergent: Array
 
 
-class Window(NamedTuple):
+class WindowSoFar(NamedTuple):
     """States of a window seen so far: log of their total weight, and the one chosen of them."""
 
     log_weight: Array
@@ -44,7 +44,7 @@ class Window(NamedTuple):
     place: Array
     state: HMCState
 
-    def enter(self, seen: Window, inside: Array) -> Window:
+    def enter(self, seen: WindowSoFar, inside: Array) -> WindowSoFar:
         """One more state, if it is inside; the largest score decides (the Gumbel trick)."""
         log_weight = jnp.logaddexp(self.log_weight, seen.log_weight)
         log_weight = jnp.where(inside, log_weight, self.log_weight)
@@ -57,8 +57,8 @@ class Trajectory(NamedTuple):
 
     state: HMCState
     momentum: Array
-    first: Window
-    last: Window
+    first: WindowSoFar
+    last: WindowSoFar
     acceptance: Array
     divergent: Array
 
@@ -138,9 +138,9 @@ class WindowedHMC(Kernel):
         energy = 0.5 * jnp.sum(momentum**2) - state.log_density
         none, is_last = jnp.zeros_like(energy), length - size
 
-        def see(at: HMCState, gain: Array, luck: Array, index: Array) -> Window:
+        def see(at: HMCState, gain: Array, luck: Array, index: Array) -> WindowSoFar:
             gumbel = -jnp.log(-jnp.log(luck + 2.0**-54))
-            return Window(gain, gain + gumbel, gain, index, at)
+            return WindowSoFar(gain, gain + gumbel, gain, index, at)
 
         def move(number: Array, path: Trajectory) -> Trajectory:
             # Forth to the end of the trajectory first, then back from the start to its beginning.

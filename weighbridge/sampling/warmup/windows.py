@@ -8,7 +8,7 @@ from typing import NamedTuple
 BEFORE, FIRST, AFTER = 75, 25, 50
 
 
-class Window(NamedTuple):
+class WarmupWindow(NamedTuple):
     """Some iterations of the warm-up.
 
     Attributes:
@@ -20,7 +20,7 @@ class Window(NamedTuple):
     learns_metric: bool
 
 
-def plan_windows(num_warmup: int) -> list[Window]:
+def plan_windows(num_warmup: int) -> list[WarmupWindow]:
     """Split a warm-up into windows: the metric is learned in the middle, from ever more draws.
 
     Stan Reference Manual, section "Automatic parameter tuning". A warm-up of less than 20 tunes
@@ -30,16 +30,16 @@ def plan_windows(num_warmup: int) -> list[Window]:
     [(75, False), (25, True), (50, True), (100, True), (200, True), (500, True), (50, False)]
     """
     if num_warmup < 20:
-        return [Window(num_warmup, False)] if num_warmup else []
+        return [WarmupWindow(num_warmup, False)] if num_warmup else []
     before, first, after = BEFORE, FIRST, AFTER
     if before + first + after > num_warmup:
         before, after = int(0.15 * num_warmup), int(0.1 * num_warmup)
         first = num_warmup - before - after
-    windows = [Window(before, False)]
+    windows = [WarmupWindow(before, False)]
     left, length = num_warmup - before - after, first
     while left:
         # A window that would leave too little for a next one of twice its length takes it all.
         taken = left if left < 3 * length else length
-        windows.append(Window(taken, True))
+        windows.append(WarmupWindow(taken, True))
         left, length = left - taken, 2 * length
-    return [*windows, Window(after, False)]
+    return [*windows, WarmupWindow(after, False)]

@@ -46,7 +46,7 @@ class Signs(NamedTuple):
     weight: np.ndarray
 
 
-class Verdict(NamedTuple):
+class PermutationResult(NamedTuple):
     """How a chunk compares with the reference.
 
     Attributes:
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
 
 def compare_rows(
     reference: Signs, chunk: Signs, generator: np.random.Generator, rate: float
-) -> Verdict:
+) -> PermutationResult:
     r"""Test whether the rows of a chunk are like those of a reference.
 
     With the rows of both together, centred and times their weight, as vectors :math:`c_i`, the sum
@@ -105,7 +105,7 @@ def compare_rows(
     )
     size, total = len(chunk.weight), weight.sum()
     if not size or chunk.weight.sum() <= 0 or reference.weight.sum() <= 0:
-        return Verdict(1.0, SCORE, 0.0, 0)
+        return PermutationResult(1.0, SCORE, 0.0, 0)
     parts = (signs - weight @ signs / total) * weight[:, None]
     p_values = _p_values(parts, size, generator, rate)
     seen_in = SCORE if p_values[0] <= p_values[1] else PULL
@@ -113,7 +113,7 @@ def compare_rows(
     old = np.average(reference.score, weights=reference.weight)
     after = chunk.weight[first:]
     new = np.average(chunk.score[first:], weights=after) if after.sum() > 0 else old
-    return Verdict(min(1.0, 2 * min(p_values)), seen_in, float(new - old), first)
+    return PermutationResult(min(1.0, 2 * min(p_values)), seen_in, float(new - old), first)
 
 
 def _p_values(

@@ -10,7 +10,7 @@ from weighbridge.core.status import Status
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.table import Table
 from weighbridge.data.feeds.base import Notice
-from weighbridge.results.evidence_result import counted
+from weighbridge.results.wording import counted
 from weighbridge.weighing.changes.settings import Change
 
 

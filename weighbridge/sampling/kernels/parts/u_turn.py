@@ -95,7 +95,7 @@ class GeneralisedUTurn:
         return -jnp.stack([record[1], record[0], record[2]])
 
 
-class Stretch(NamedTuple):
+class TrajectoryEnds(NamedTuple):
     """Momenta and displacements at both ends of a trajectory."""
 
     first: Array
@@ -116,19 +116,19 @@ class ClassicUTurn:
 
     by_places: ClassVar[bool] = True
 
-    def leaf(self, node: Node) -> Stretch:
+    def leaf(self, node: Node) -> TrajectoryEnds:
         """Both ends are the point."""
-        return Stretch(node.momentum, node.momentum, node.displacement, node.displacement)
+        return TrajectoryEnds(node.momentum, node.momentum, node.displacement, node.displacement)
 
-    def merge(self, first: Stretch, second: Stretch) -> tuple[Stretch, Array]:
+    def merge(self, first: TrajectoryEnds, second: TrajectoryEnds) -> tuple[TrajectoryEnds, Array]:
         """From the beginning of the first to the end of the second."""
         way = second.last_place - first.first_place
-        merged = Stretch(first.first, second.last, first.first_place, second.last_place)
+        merged = TrajectoryEnds(first.first, second.last, first.first_place, second.last_place)
         return merged, _turned(merged.first, merged.last, way)
 
-    def reverse(self, record: Stretch) -> Stretch:
+    def reverse(self, record: TrajectoryEnds) -> TrajectoryEnds:
         """Ends swapped, momenta turned round."""
-        return Stretch(-record.last, -record.first, record.last_place, record.first_place)
+        return TrajectoryEnds(-record.last, -record.first, record.last_place, record.first_place)
 
 
 class Average(NamedTuple):

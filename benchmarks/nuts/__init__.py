@@ -1,0 +1,1 @@
+"""NUTS beside the NUTS of NumPyro and of BlackJAX."""

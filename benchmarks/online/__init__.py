@@ -1,0 +1,1 @@
+"""Models weighed while the rows arrive: Bayes factors, change points, a long watch."""

@@ -1,0 +1,245 @@
+"""What ``benchmarks.sgais.headline`` compares with: the mode, Laplace, importance sampling, SMC.
+
+All of them use the likelihood of all rows, in blocks, and nothing of SGAIS but its sums of second
+order. Importance sampling draws from the Gaussian at the mode, whose weights are nearly even where
+there are many rows; of components that may be permuted it sees one labelling, and counts it K!
+times, which is right where components are well apart.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import weighbridge as wb
+from benchmarks.references import estimate, student, student_log_density
+from benchmarks.sgais import problems
+from weighbridge.core.compilation import double_precision
+from weighbridge.core.types import Array
+from weighbridge.data.cutting import pad
+from weighbridge.data.values import num_rows
+from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.gaussians import log_normal
+from weighbridge.estimators.sgais.anchoring import sums_of_rows
+from weighbridge.models.exchangeable import log_num_labellings
+from weighbridge.models.model import Model
+from weighbridge.models.targets.rows import BLOCK_ROWS, Rows
+
+# Points at which the likelihood is computed in one go.
+POINTS_AT_ONCE = 16
+# Rows times draws of importance sampling, and the most draws.
+BUDGET, MOST_DRAWS = 256_000_000, 16_384
+# Seeds of SMC are none of those that SGAIS is measured with.
+FIRST_SEED = 1000
+MAX_NEWTON_STEPS = 200
+# The smallest curvature that a Newton step believes, and the longest step.
+LEAST_CURVATURE, LONGEST_STEP = 1e-3, 3.0
+
+
+class Reference(NamedTuple):
+    """A log evidence to compare with, its standard error, and how it was got."""
+
+    value: float
+    error: float
+    how: str
+
+
+class Mode(NamedTuple):
+    """Where the log density is highest, its height there, and its curvature (negative definite)."""
+
+    position: np.ndarray
+    height: float
+    curvature: np.ndarray
+
+    def laplace(self) -> float:
+        """log f + D/2 log 2 pi - 1/2 log |-H|; NaN where the curvature is no maximum's."""
+        curvatures = np.linalg.eigvalsh(-self.curvature)
+        if not curvatures[0] > 0:
+            return math.nan
+        return float(self.height + 0.5 * np.sum(np.log(2 * math.pi / curvatures)))
+
+
+class Posterior:
+    """The exact log density of all rows, with its derivatives."""
+
+    @double_precision
+    def __init__(self, model: Model, data: Any) -> None:
+        self.model, self.data = model, data
+        count = num_rows(data)
+        size = -(-count // BLOCK_ROWS) * BLOCK_ROWS
+        padded = Rows(*pad(data, np.ones(count), size))
+        self.blocks: Rows = jax.tree_util.tree_map(
+            lambda leaf: jnp.asarray(leaf).reshape(-1, BLOCK_ROWS, *leaf.shape[1:]), padded
+        )
+
+    @double_precision
+    def __call__(self, position: np.ndarray) -> np.ndarray:
+        """Log densities at some points, points x coordinates."""
+        found = []
+        for start in range(0, len(position), POINTS_AT_ONCE):
+            part = position[start : start + POINTS_AT_ONCE]
+            fill = np.repeat(part[:1], POINTS_AT_ONCE - len(part), axis=0)
+            heights = _log_densities(self.model, self.blocks, np.concatenate([part, fill]))
+            found.append(np.asarray(heights)[: len(part)])
+        return np.concatenate(found)
+
+    @double_precision
+    def expansion(self, position: np.ndarray) -> Mode:
+        """Height and curvature at a point, with the gradient instead of the position."""
+        weight = np.ones(num_rows(self.data))
+        sums = sums_of_rows(self.model, position, self.data, weight)
+        height, gradient, curvature = map(np.asarray, _prior_expansion(self.model, position))
+        return Mode(
+            gradient + np.asarray(sums.gradient),
+            float(height + sums.value),
+            curvature + np.asarray(sums.curvature),
+        )
+
+    def mode(self, start: dict[str, np.ndarray] | None) -> Mode:
+        """By Newton's method; where the density is not concave, along its eigenvectors uphill."""
+        position = np.zeros(self.model.dimension) if start is None else self.model.ravel(start)
+        here = self.expansion(position)
+        for _ in range(MAX_NEWTON_STEPS):
+            step, promise = _newton_step(here.position, here.curvature)
+            if promise < 1e-9:
+                break
+            tries = 0.5 ** np.arange(POINTS_AT_ONCE)
+            heights = self(position + tries[:, None] * step)
+            best = int(np.nanargmax(np.where(np.isfinite(heights), heights, -np.inf)))
+            if not heights[best] > here.height:
+                break
+            position = position + tries[best] * step
+            here = self.expansion(position)
+        return Mode(position, here.height, here.curvature)
+
+    @double_precision
+    def gradient_pass(self) -> float:
+        """Seconds of one pass over all rows: log-likelihood and gradient at a point."""
+        position = np.zeros(self.model.dimension)
+        seconds = []
+        for _ in range(6):
+            began = time.perf_counter()
+            jax.block_until_ready(_value_and_gradient(self.model, self.blocks, position))
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds[1:]))
+
+
+def _newton_step(gradient: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, float]:
+    """The step, and the gain that it promises."""
+    values, vectors = np.linalg.eigh(-curvature)
+    along = vectors.T @ gradient
+    step = along / np.maximum(np.abs(values), LEAST_CURVATURE)
+    promise = 0.5 * float(along @ step)
+    length = float(np.linalg.norm(step))
+    return vectors @ step * min(1.0, LONGEST_STEP / max(length, 1e-300)), promise
+
+
+@jax.jit
+def _log_densities(model: Model, blocks: Rows, position: Array) -> Array:
+    def height(u: Array) -> Array:
+        parameters, log_prior = model.transform(u)
+        add = lambda so_far, rows: (so_far + rows(model, u, parameters), None)  # noqa: E731
+        found: Array = jax.lax.scan(add, log_prior, blocks)[0]
+        return found
+
+    heights: Array = jax.vmap(height)(position)
+    return heights
+
+
+@jax.jit
+def _value_and_gradient(model: Model, blocks: Rows, position: Array) -> tuple[Array, Array]:
+    def add(so_far: Any, rows: Rows) -> tuple[Any, None]:
+        term = lambda u: rows(model, u, model.transform(u)[0])  # noqa: E731
+        return jax.tree_util.tree_map(jnp.add, so_far, jax.value_and_grad(term)(position)), None
+
+    zero = (jnp.zeros(()), jnp.zeros_like(position))
+    found: tuple[Array, Array] = jax.lax.scan(add, zero, blocks)[0]
+    return found
+
+
+@jax.jit
+def _prior_expansion(model: Model, position: Array) -> tuple[Array, Array, Array]:
+    def height(u: Array) -> Array:
+        return model.transform(u)[1]
+
+    return height(position), jax.grad(height)(position), jax.hessian(height)(position)
+
+
+def draws_for(data: Any) -> int:
+    """So many that the likelihoods of all rows at all draws stay within the budget."""
+    return min(-(-BUDGET // num_rows(data)), MOST_DRAWS)
+
+
+def importance(posterior: Posterior, mode: Mode) -> Reference:
+    """Importance sampling from the Gaussian at the mode, times K! for exchangeable components."""
+    num_draws = draws_for(posterior.data)
+    root = np.linalg.cholesky(np.linalg.inv(-mode.curvature))
+    noise = np.random.default_rng(0).standard_normal((num_draws, len(root)))
+    position = mode.position + noise @ root.T
+    log_proposal = log_normal(noise, root)
+    height = posterior(position)
+    height = np.where(np.isnan(height), -np.inf, height)  # far out, where a scale underflows
+    value, error, ess = estimate(lambda _: height, position, log_proposal)
+    labellings = log_num_labellings(posterior.model)
+    times = f", times {math.exp(labellings):.0f} labellings" if labellings else ""
+    how = (
+        f"importance sampling at the mode on all rows{times}, {num_draws:,} draws, "
+        f"ESS {ess:,.0f}, k-hat {pareto_khat(height - log_proposal):.2f}"
+    )
+    return Reference(float(value + labellings), float(error), how)
+
+
+def without_scales(data: Any) -> Reference:
+    """The logistic regression with its scales integrated out: 13 dimensions are left.
+
+    Importance sampling on all rows from a Student t at the mode of the same regression with plain
+    priors. What a funnel or a ridge in the scales could hide from a sampler is not there.
+    """
+    model, num_draws = problems.slopes_model(), draws_for(data)
+    posterior = Posterior(model, data)
+    mode = posterior.mode(None)
+    root = np.linalg.cholesky(np.linalg.inv(-mode.curvature))
+    position = student(np.random.default_rng(0), num_draws, mode.position, root)
+    plain = double_precision(lambda: np.asarray(_log_priors(model, position)))()
+    height = posterior(position) - plain + problems.log_prior_of_slopes(position)
+    log_proposal = student_log_density(position, mode.position, root)
+    value, error, ess = estimate(lambda _: height, position, log_proposal)
+    how = (
+        f"importance sampling on all rows with the scales integrated out, {num_draws:,} draws, "
+        f"ESS {ess:,.0f}, k-hat {pareto_khat(height - log_proposal):.2f}"
+    )
+    return Reference(float(value), float(error), how)
+
+
+@jax.jit
+def _log_priors(model: Model, position: Array) -> Array:
+    found: Array = jax.vmap(lambda u: model.transform(u)[1])(position)
+    return found
+
+
+def smc(model: Model, data: Any, num_seeds: int, seconds: float) -> Iterator[Reference]:
+    """SMC on exact targets, averaged over the seeds so far; a seed begins if it will be in time."""
+    answers: list[float] = []
+    stated: list[float] = []
+    flagged = 0
+    began = time.perf_counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + num_seeds):
+        spent = time.perf_counter() - began
+        if spent + spent / max(len(answers), 1) > seconds:
+            break
+        result = wb.evidence(model, data, wb.SMC(), seed=seed, progress=False)
+        answers.append(result.log_evidence)
+        stated.append(result.std_error)
+        flagged += bool(result.flags)
+        count = len(answers)
+        # Few seeds have no spread to speak of: what they state themselves counts if it is more.
+        own = math.sqrt(float(np.mean(np.square(stated))))
+        error = max(own, float(np.std(answers, ddof=1)) if count > 1 else 0.0) / math.sqrt(count)
+        how = f"SMC on all rows, {count} seeds, {flagged} of them flagged"
+        yield Reference(float(np.mean(answers)), error, how)
