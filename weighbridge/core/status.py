@@ -19,8 +19,8 @@ class Status(enum.Enum):
     INTERRUPTED = (
         "interrupted",
         "the run was stopped before its end. The result may have fewer rows (num_observations), an "
-        "unfinished path (diagnostics['power_reached'] below 1: then it is not the evidence and has "
-        "no error), or an answer without its final checks",
+        "unfinished path (diagnostics['power_reached'] below 1: then it is not the evidence and "
+        "has no error), or an answer without its final checks",
         "Run it again to the end.",
     )
     ERROR_UNKNOWN = (
@@ -57,24 +57,24 @@ class Status(enum.Enum):
         "mass missed by the path",
         "a mode holds more evidence than the path found in it. In this mode the answer and the "
         "posterior come from importance sampling, elsewhere from the path",
-        "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be more "
-        "such modes. Check whether you want this mode in the model: it may come from a prior that "
-        "contradicts the data, or from a narrow peak of the likelihood. If not, use a narrower "
-        "prior that excludes it.",
+        "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
+        "more such modes. Check whether you want this mode in the model: it may come from a prior "
+        "that contradicts the data, or from a narrow peak of the likelihood. If not, use a "
+        "narrower prior that excludes it.",
     )
     FLAT = (
         "flat likelihood",
-        "the log-likelihood was the same at every draw from the prior. Either it does not depend on "
-        "the parameters, and the answer is exact; or it differs only in a region that no draw hit, "
-        "and the log evidence is too low by an unknown amount that the standard error does not "
-        "include",
+        "the log-likelihood was the same at every draw from the prior. Either it does not depend "
+        "on the parameters, and the answer is exact; or it differs only in a region that no draw "
+        "hit, and the log evidence is too low by an unknown amount that the standard error does "
+        "not include",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
         "(num_particles), or a prior that is closer to the region where the likelihood varies.",
     )
     DRIFTING = (
         "still drifting",
-        "the particles drifted when they were moved further at the end of the path: they had lagged "
-        "behind the path, and the log evidence is likely to be too low",
+        "the particles drifted when they were moved further at the end of the path: they had "
+        "lagged behind the path, and the log evidence is likely to be too low",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
         'moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
@@ -138,8 +138,8 @@ class Status(enum.Enum):
     )
     UNADJUSTED = (
         "moves are not adjusted",
-        "the moves have no accept/reject test, so they sample their target with a bias that depends "
-        "on the step size. The standard error does not include this bias",
+        "the moves have no accept/reject test, so they sample their target with a bias that "
+        "depends on the step size. The standard error does not include this bias",
         'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence no longer '
         "changes.",
     )
@@ -147,7 +147,7 @@ class Status(enum.Enum):
         "restarted at changes",
         "the run started again from the prior at each row where a change was found. The log "
         "evidence is that of a model with new parameters from each of these rows on, and the rows "
-        "were chosen after seeing the data. The posterior uses only the rows since the last restart",
+        "were chosen after seeing the data. The posterior uses only the rows since the last one",
         "See diagnostics['restarts']. Compare the result only with models that restarted at the "
         'same rows, or use wb.Changes(policy="keep").',
     )
@@ -160,8 +160,8 @@ class Status(enum.Enum):
         "past from a sample",
         "the model was added later, and used only a sample of the rows before that. Its standard "
         "error includes the error that this causes, which later rows do not reduce",
-        "Add the model with a source that can be read again, add(name, model, source), or add it at "
-        "the start.",
+        "Add the model with a source that can be read again, add(name, model, source), or add it "
+        "at the start.",
     )
     TOLERANCE_NOT_REACHED = (
         "tolerance not reached",
