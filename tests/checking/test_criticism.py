@@ -230,7 +230,7 @@ def test_models_are_compared_row_by_row():
     assert table.difference_errors[table.best] == 0
     assert table.verdict("wide") == "worse"
     other = next(name for name in ("right", "nearly") if name != table.best)
-    assert table.verdict(other) == "no difference to speak of"
+    assert table.verdict(other) == "no relevant difference"
     assert str(table).splitlines()[1].startswith(table.best)
     uncertain = dataclasses.replace(
         table, difference_errors={**table.difference_errors, "wide": 99}
