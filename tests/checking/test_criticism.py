@@ -340,7 +340,7 @@ def test_columns_and_repeated_rows():
     assert check.observed["sum"] == 6
     with pytest.raises(wb.DataError, match="no observed column 'y': the data has"):
         wb.predictive_check(draws, model, line, renamed, sums)
-    with pytest.raises(wb.MethodError, match="alike"):
+    with pytest.raises(wb.MethodError, match="must be the same"):
         wb.predictive_check(
             draws, model, lambda p, r: jnp.ones(3), renamed, sums, observed="z", num_draws=5
         )
