@@ -177,8 +177,8 @@ def _explain(path: Path, mover: Mover, error: Exception) -> None:
         raise ModelError(
             "The log-likelihood calls back to Python from within JAX (pure_callback) in double "
             "precision, which JAX allows only if jax_enable_x64 is set globally. Declare its "
-            "result as float32, or give the Python function itself as total_log_likelihood: it is then "
-            "called as plain Python."
+            "result as float32, or give the Python function itself as total_log_likelihood: it is "
+            "then called as plain Python."
         ) from error
     if not needs_gradient(mover):
         return
