@@ -152,9 +152,9 @@ HOMES: dict[str, str] = {
     "estimators.bounds": "estimators.bidirectional.bounds",
     "estimators.frozen": "estimators.bidirectional.frozen",
     "integration": "estimators.integration.integration",
-    "drawables": "estimators.integration.drawables",
+    "drawables": "estimators.integration.domains",
     "maximization": "estimators.maximization.maximization",
-    "climbing": "estimators.maximization.climbing",
+    "climbing": "estimators.maximization.simulated_annealing",
     # --- weighing ---------------------------------------------------------------------------
     "weighing": "weighing.weighing",
     "one_round": "weighing.one_round",

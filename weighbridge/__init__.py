@@ -1,21 +1,21 @@
-"""weighbridge weighs Bayesian models against each other, on data of any size, as they arrive.
+"""weighbridge compares Bayesian models by their evidence, on data of any size, as they arrive.
 
     import weighbridge as wb
     model = wb.Model(prior={"mu": dist.Normal(0, 1)}, log_likelihood=lambda p, row: ...)
     wb.evidence(model, data)               # the log evidence with its error, and the posterior
     wb.compare({"a": a, "b": b}, data)     # Bayes factors and probabilities of models
 
-help(wb.evidence) tells more of one name. The names by topic:
+help(wb.evidence) describes one name. The names by topic:
 
 Models
-    Model, from_numpyro, zoo (ready-made ones), adapters (scikit-learn, river), check_model
+    Model, from_numpyro, zoo (ready-made models), adapters (scikit-learn, river), check_model
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict
-As rows arrive
+Streams
     Online, OnlineComparison, Update, ComparisonUpdate, History, CatchUp, Changes, Change
     watch, Plan, Keeping, Watched, CheckpointStore
     open_feed, chunks, RedisStream, Parcel, Notice, Continuity, lagged, Lagged
@@ -27,10 +27,10 @@ The posterior
     kernels on mini-batches: SGLD, PSGLD, SGHMC, RiemannianSGHMC, SGNHT, RobbinsMonro
     your own kernel: Kernel
     diagnostics, ess, rhat, mcse
-Is the model any good?
+Checking a model
     loo, waic, compare_loo, Elpd, ElpdComparison, predictive_check, PredictiveCheck,
     prior_sensitivity, Sensitivity, sbc, Calibration, ModelReport, Check
-Other numbers
+Integrals and maxima
     integrate, Integral, maximize, Optimum
 Errors
     WeighbridgeError, CheckpointError, DataError, ForkError, InUseError, MethodError,
@@ -48,7 +48,7 @@ __version__ = "0.2.0"
 
 
 def _public_names() -> dict[str, str]:
-    """The module that holds each public name, as ``__init__.pyi`` says: the one list of them."""
+    """The module that holds each public name, read from ``__init__.pyi``, the only such list."""
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {entry.name: node.module or "" for node in imports for entry in node.names}

@@ -117,7 +117,7 @@ def test_what_cannot_be_learned_is_refused(learned):
     assert named.predict_proba_one({}) == {"yes": 0.5, "no": 0.5}
     with pytest.raises(wb.DataError, match="classes=\\["):
         named.learn_one({"a": 1.0}, "maybe")
-    with pytest.raises(wb.DataError, match="'colour' is 'red', and no number"):
+    with pytest.raises(wb.DataError, match="'colour' is 'red', not a number"):
         named.learn_one({"colour": "red"}, "yes")
     with pytest.raises(wb.DataError, match="infinite"):
         named.learn_one({"a": float("inf")}, "yes")

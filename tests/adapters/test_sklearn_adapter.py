@@ -140,7 +140,7 @@ def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(wb.MethodError, match="not the same as on the first call"):
         fitted.partial_fit(X, y, classes=["low", "high"])
     np.testing.assert_array_equal(fitted.predict_proba(X), before)
-    with pytest.raises(wb.MethodError, match="functions must say what each of"):
+    with pytest.raises(wb.MethodError, match="functions must give the prediction of each of"):
         WeighbridgeRegressor({"line": wb.zoo.linear.model(3)}).fit(X, X[:, 0])
     with pytest.raises(wb.MethodError, match="mapping from names to models"):
         WeighbridgeClassifier({}).fit(X, y)

@@ -230,7 +230,7 @@ def test_models_are_compared_row_by_row():
     assert table.difference_errors[table.best] == 0
     assert table.verdict("wide") == "worse"
     other = next(name for name in ("right", "nearly") if name != table.best)
-    assert table.verdict(other) == "no difference to speak of"
+    assert table.verdict(other) == "no relevant difference"
     assert str(table).splitlines()[1].startswith(table.best)
     uncertain = dataclasses.replace(
         table, difference_errors={**table.difference_errors, "wide": 99}
@@ -340,7 +340,7 @@ def test_columns_and_repeated_rows():
     assert check.observed["sum"] == 6
     with pytest.raises(wb.DataError, match="no observed column 'y': the data has"):
         wb.predictive_check(draws, model, line, renamed, sums)
-    with pytest.raises(wb.MethodError, match="alike"):
+    with pytest.raises(wb.MethodError, match="must be the same"):
         wb.predictive_check(
             draws, model, lambda p, r: jnp.ones(3), renamed, sums, observed="z", num_draws=5
         )

@@ -184,7 +184,7 @@ def test_features_target_and_standardising():
     scaled = run("evidence linear table.csv --target out --features a --standardise", *SMALL)
     a = np.loadtxt("table.csv", delimiter=",", skiprows=1)[:, 0]
     assert f"a ({a.mean():.4g}, {a.std():.4g})" in scaled.stderr
-    assert "the evidence is that of the standardised columns" in scaled.stderr
+    assert "the evidence refers to the standardised columns" in scaled.stderr
     assert "standardised" not in scaled.stdout
 
 

@@ -48,7 +48,7 @@ def test_run(tmp_path, capsys):
     assert "mixture:1" in out
     assert "probability" in out
     assert "400 observations" in out
-    assert "The evidence says that the world changed " in out
+    assert "Changes of the distribution were found " in out
     assert "(truth: at row 200 and at row 300)" in out
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     lines = [line for line in err.splitlines() if line.startswith("mixture")]

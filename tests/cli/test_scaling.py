@@ -50,7 +50,7 @@ def test_what_was_measured_scales_to_mean_0_and_deviation_1():
 
 @pytest.mark.parametrize("blocks", [[], [{"a": np.array([np.nan])}], [{"a": np.array([])}]])
 def test_without_a_row_there_is_nothing_to_scale_by(blocks):
-    with pytest.raises(DataError, match="no rows to standardise by"):
+    with pytest.raises(DataError, match="finds no complete row"):
         measure(blocks)
 
 

@@ -17,7 +17,7 @@ SEEDS = (0, 1, 2**62 + 1, 2**62 + 2, 2**63 - 1, 2**63 + 7, 2**63 + 8, 2**64 - 1)
 # What a user calls with a seed of its own, and which draws nothing else.
 BY_THEMSELVES = {
     "weighbridge/weighing/averaging.py",
-    "weighbridge/estimators/maximization/climbing.py",
+    "weighbridge/estimators/maximization/simulated_annealing.py",
     "weighbridge/weighing/model_probabilities.py",
     "weighbridge/checking/model_check/gradients.py",
     "weighbridge/estimators/integration/integration.py",

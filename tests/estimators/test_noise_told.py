@@ -15,8 +15,8 @@ from weighbridge.estimators.sgais import bridge_rows
 from weighbridge.estimators.sgais import run as sgais_run
 from weighbridge.estimators.sgais.streamed import StreamedRun
 
-OF_THE_PATH = "the bias this may cause in the path's log evidence, which is in the path's error"
-OF_THE_BRIDGE = "of an answer by the bridge the noise of its own batches is in the error"
+OF_THE_PATH = "the error of the path includes it"
+OF_THE_BRIDGE = "The error of a bridge includes the noise of its own batches"
 
 
 def squares(p, row):

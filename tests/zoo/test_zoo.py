@@ -539,7 +539,7 @@ def test_specs_build_their_models_and_rows(spec, num_features, model):
         ("linear:inf", "noise"),
         ("gaussian:wide", "noise"),
         ("ar", "Did you mean 'autoregressive'"),
-        ("autoregressive:0", "number of predecessors, an integer of at least 1"),
+        ("autoregressive:0", "number of previous values, an integer of at least 1"),
     ],
 )
 def test_bad_specs_are_explained(spec, message):
@@ -567,7 +567,7 @@ def test_registry_rows():
         known["gaussian"].build(2, None)
     with pytest.raises(ModelError, match="one column"):
         known["autoregressive"].build(2, None)
-    with pytest.raises(DataError, match="value and its predecessors"):
+    with pytest.raises(DataError, match="value and its previous values"):
         known["autoregressive"].rows(features[:, :1], None)
     series = known["autoregressive"].rows(features, None)
     np.testing.assert_array_equal(series["value"], features[:, 0])

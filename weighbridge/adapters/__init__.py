@@ -1,4 +1,4 @@
-"""Comparisons of models as estimators of other libraries: scikit-learn and river.
+"""Estimators for scikit-learn and river that compare models and average their predictions.
 
 >>> from weighbridge.adapters import WeighbridgeClassifier
 >>> WeighbridgeClassifier(seed=3)
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weighbridge.adapters.river import RiverClassifier
     from weighbridge.adapters.sklearn import WeighbridgeClassifier, WeighbridgeRegressor
 
-# Imported on first use: each needs a library that may not be there.
+# Imported on first use: each needs a library that may not be installed.
 _HOME_OF = {
     "RiverClassifier": "river",
     "WeighbridgeClassifier": "sklearn",

@@ -1,4 +1,4 @@
-"""What is weighed if nothing else is asked for: regression on all features, and on none."""
+"""The default models of the adapters: regression on all features, and on none."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from weighbridge.models.model import Model
 from weighbridge.results.prediction import Function
 
 ALL, NONE = "all features", "no features"
-# Data of another width compile nothing while they fill up the same number of columns.
+# Features are padded to a multiple of this. Data with another number of features compile nothing
+# if the padded number is the same.
 COLUMNS = 8
-# The intercept of a class that fills up their number: no row can be of it.
+# Prior mean of the intercept of a padding class; its probability is zero for every row.
 CLOSED = -1e4
 
 
 class Scaling(NamedTuple):
-    """Centre and spread of columns: priors of unit width are meant for columns of unit spread."""
+    """Centre and spread of columns; priors of unit width need columns of unit spread."""
 
     centre: np.ndarray
     spread: np.ndarray
 
     @classmethod
     def measure(cls, values: np.ndarray) -> Scaling:
-        """The scaling of these rows; a column that is constant keeps its unit.
+        """The scaling of these rows; the spread of a constant column is set to 1.
 
         >>> Scaling.measure(np.array([[1.0, 5.0], [3.0, 5.0]]))
         Scaling(centre=array([2., 5.]), spread=array([1., 1.]))
         """
         spread = values.std(axis=0)
-        # Rounding alone makes a constant column vary by some units in its last place.
+        # Rounding can give a constant column a tiny spread.
         constant = spread <= 1e-12 * np.abs(values).max(axis=0, initial=0.0)
         return cls(values.mean(axis=0), np.where(constant, 1.0, spread))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Values in units of the spread, from the centre."""
+        """(values - centre) / spread."""
         return np.asarray((values - self.centre) / self.spread)
 
 
 def fill_columns(values: np.ndarray) -> np.ndarray:
-    """Columns of zeros up to a multiple of ``COLUMNS``; they do not touch the evidence.
+    """Pad with columns of zeros to a multiple of ``COLUMNS``; the evidence does not change.
 
     >>> fill_columns(np.ones((2, 3))).shape
     (2, 8)
@@ -60,8 +61,8 @@ def classification(num_features: int, num_classes: int) -> dict[str, Model]:
     .. math:: p(y | x) \propto \exp(w_y^T x + b_y), \qquad w, b \sim N(0, 1)
 
     Args:
-        num_features: columns of x; they are filled up by ``fill_columns``.
-        num_classes: the labels are 0..K-1.
+        num_features: columns of x, before ``fill_columns`` pads them.
+        num_classes: K; the labels are 0..K-1.
 
     >>> classification(3, 3)["no features"]
     Model(b[4]; 4 dimensions)
@@ -73,7 +74,7 @@ def classification(num_features: int, num_classes: int) -> dict[str, Model]:
 @functools.cache
 def _classification(num_columns: int, num_classes: int) -> dict[str, Model]:
     slots = 2 if num_classes <= 2 else num_classes + -num_classes % 4
-    # A number of the prior and not of the program: another number of classes compiles nothing.
+    # The number of classes only enters the numbers of the prior, so another one compiles nothing.
     level = np.where(np.arange(slots) < num_classes, 0.0, CLOSED)
     intercept = dist.Normal(level, 1.0).to_event(1)
     slopes = dist.Normal(0.0, 1.0).expand([slots, num_columns]).to_event(2)
@@ -97,12 +98,12 @@ def _log_probability(scores: Array, label: Array) -> Array:
 
 
 def regression(num_features: int) -> dict[str, Model]:
-    r"""Linear regression with unknown noise on standardised columns, and a level with noise.
+    r"""Linear regression with unknown noise on standardised columns, and one with intercept only.
 
     .. math:: y \sim N(w^T x + b, s^2), \qquad w, b \sim N(0, 1), \; s^2 \sim IG(1, 0.1)
 
     Args:
-        num_features: columns of x; they are filled up by ``fill_columns``.
+        num_features: columns of x, before ``fill_columns`` pads them.
 
     >>> regression(3)
     {'all features': Model(w[8], b, s2; 10 dimensions), 'no features': Model(b, s2; 2 dimensions)}

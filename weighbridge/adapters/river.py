@@ -1,4 +1,4 @@
-"""A classifier of river around an online comparison of models."""
+"""A river classifier that uses an online comparison of models."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[Any, Any]
-# Names of features that came too late are remembered up to this many.
+# At most this many names are kept of features that first appear after the first chunk.
 REMEMBERED = 100
 
 
 class RiverClassifier(base.MiniBatchClassifier):
-    r"""Classification by several models, each with the weight that its evidence gives it.
+    r"""Classification by several models, weighted by their probabilities.
 
-    Rows are held back until there are ``chunk_size`` of them, and absorbed together; predictions
-    are by what has been absorbed (``flush`` absorbs what is held back). Before the first chunk
-    every class is as probable as any other.
+    Rows are collected until there are ``chunk_size`` of them; then the models absorb them together.
+    Predictions use the absorbed rows only (``flush`` absorbs the collected rows at once). Before
+    the first chunk all classes have the same probability.
 
-    The first chunk fixes the features (all that any of its rows has), their scaling, and the
-    classes, if they are not given. A feature that a row lacks, or that is NaN, has its mean over
-    the first chunk; one that comes later is left out, and named in ``features_left_out`` (the
-    first hundred of them). A label that comes later is an error: give ``classes``.
+    The first chunk fixes the features (every feature of any of its rows), their scaling, and the
+    classes, if they are not given. If a feature is missing in a row, or NaN, its mean over the
+    first chunk is used. A feature that first appears later is left out; ``features_left_out`` has
+    the names of the first hundred of these. A label that first appears later is an error: give
+    ``classes``.
 
     Args:
         models: ``wb.Model`` by name, of rows ``{"x": (features,), "y": ()}`` with features in
-            sorted order, scaled, and labels 0..K-1; or a function of the numbers of features and
-            of classes that makes them. By default softmax regression on all features and on none.
-        classes: all labels that there will be.
-        chunk_size: rows that are absorbed together.
+            sorted order, scaled, and labels 0..K-1; or a function of the number of features and
+            the number of classes that returns them. By default softmax regression on all features
+            and on none.
+        classes: all labels that can occur.
+        chunk_size: number of rows that are absorbed together.
         method: a method object, or its name.
         seed: the same seed and the same rows give the same numbers.
         prior_odds: prior weight of each model; equal by default.
@@ -108,7 +110,7 @@ class RiverClassifier(base.MiniBatchClassifier):
         return self._weigher.comparison
 
     def learn_one(self, x: Row, y: Any) -> None:
-        """Take in one row: hold it back, and absorb it with its chunk.
+        """Add one row; it is absorbed when its chunk is complete.
 
         Args:
             x: features by name.
@@ -118,8 +120,8 @@ class RiverClassifier(base.MiniBatchClassifier):
         if label not in self._labels:
             if self._weigher is not None or self.classes is not None:
                 raise DataError(
-                    f"The label {label!r} is none of the classes {self._labels}: name all that "
-                    "there will be, as in RiverClassifier(classes=[...])."
+                    f"The label {label!r} is none of the classes {self._labels}: give all labels "
+                    "at the start, RiverClassifier(classes=[...])."
                 )
             self._labels.append(label)
         self._held.append((_numbers(x), label))
@@ -127,12 +129,12 @@ class RiverClassifier(base.MiniBatchClassifier):
             self.flush()
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Take in several rows, as ``learn_one`` does one by one."""
+        """Add several rows, one by one."""
         for row, label in zip(_rows(X), y.tolist()):
             self.learn_one(row, label)
 
     def flush(self) -> None:
-        """Absorb the rows that are held back; a first chunk fixes what there is to know."""
+        """Absorb the collected rows; the first chunk fixes features, scaling and classes."""
         if not self._held:
             return
         rows, labels = [row for row, _ in self._held], [label for _, label in self._held]
@@ -172,7 +174,7 @@ class RiverClassifier(base.MiniBatchClassifier):
     def _scaled(
         self, rows: list[dict[Any, float]], features: list[Any], scaling: Scaling
     ) -> np.ndarray:
-        """The features as the models see them; what is missing is at its mean."""
+        """The scaled features for the models; a missing value is replaced by the mean."""
         values = np.nan_to_num(scaling.apply(_table(rows, features)))
         return fill_columns(values) if self.models is None else values
 
@@ -189,12 +191,12 @@ def _rows(X: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _numbers(x: Row) -> dict[Any, float]:
-    """A copy of a row as numbers, without what is missing."""
+    """A copy of a row as numbers, without its missing values."""
     for name, value in x.items():
         if not isinstance(value, numbers.Real | np.bool_):
             raise DataError(
-                f"The feature {name!r} is {value!r}, and no number. Encode it first, as with "
-                "river.preprocessing.OneHotEncoder."
+                f"The feature {name!r} is {value!r}, not a number. Encode it first, for example "
+                "with river.preprocessing.OneHotEncoder."
             )
         if math.isinf(value):
             raise DataError(f"The feature {name!r} is infinite: leave such rows out.")
@@ -207,7 +209,7 @@ def _table(rows: list[dict[Any, float]], features: list[Any]) -> np.ndarray:
 
 
 def _measure(table: np.ndarray) -> Scaling:
-    """The scaling of each column by the rows that have it; each is in one of them at least."""
+    """The scaling of each column from its values that are not missing; there is at least one."""
     columns = [Scaling.measure(column[~np.isnan(column)][:, None]) for column in table.T]
     return Scaling(
         np.array([column.centre[0] for column in columns]),
@@ -216,5 +218,5 @@ def _measure(table: np.ndarray) -> Scaling:
 
 
 def _order(name: Any) -> tuple[str, Any]:
-    """Names of one kind by their own order, kinds by theirs."""
+    """Sort key: by the name of the type first, then by the value."""
     return type(name).__name__, name if isinstance(name, str | int | float) else repr(name)

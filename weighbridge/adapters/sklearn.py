@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn around an online comparison of models."""
+"""scikit-learn estimators that use an online comparison of models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Models = Mapping[str, Model] | Callable[..., Mapping[str, Model]] | None
 
 
 class _WeighingEstimator(BaseEstimator):
-    """What classifier and regressor share."""
+    """The common part of the classifier and the regressor."""
 
     @property
     def comparison_(self) -> OnlineComparison:
@@ -58,22 +58,22 @@ class _WeighingEstimator(BaseEstimator):
                 delattr(self, name)
 
     def _features(self, X: np.ndarray) -> np.ndarray:
-        """As the models see them: for the default ones, scaled and filled up."""
+        """The features for the models; for the default models they are scaled and padded."""
         if self.models is not None:
             return X
         return fill_columns(self._scaling.apply(X))
 
 
 class WeighbridgeClassifier(ClassifierMixin, _WeighingEstimator):
-    r"""Classification by several models, each with the weight that its evidence gives it.
+    r"""Classification by several models, weighted by their probabilities.
 
     .. math:: p(y^* | x^*, D) = \sum_m P(m | D) \, p(y^* | x^*, m, D)
 
     Args:
         models: ``wb.Model`` by name, of rows ``{"x": (features,), "y": ()}`` with labels 0..K-1 in
-            the order of ``classes_``; or a function of the numbers of features and of classes
-            that makes them. By default softmax regression on all features and on none, on features
-            scaled by the rows of the first call.
+            the order of ``classes_``; or a function of the number of features and the number of
+            classes that returns them. By default softmax regression on all features and on none;
+            features are scaled by the rows of the first call.
         method: a method object, or its name.
         seed: the same seed and the same calls give the same numbers.
         prior_odds: prior weight of each model; equal by default.
@@ -104,22 +104,22 @@ class WeighbridgeClassifier(ClassifierMixin, _WeighingEstimator):
         self.prior_odds = prior_odds
 
     def fit(self, X: Any, y: Any) -> WeighbridgeClassifier:
-        """Weigh the models on these rows alone."""
+        """Compare the models on these rows only, without earlier ones."""
         self._forget()
         return self._learn(X, y, None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> WeighbridgeClassifier:
-        """Weigh the models on these rows too.
+        """Add these rows to the comparison of the models.
 
         Args:
             X: rows x features.
             y: one label for each row.
-            classes: all labels that there will be; needed by the first call alone.
+            classes: all labels that can occur; needed in the first call only.
         """
         if self._is_new() and classes is None:
             raise MethodError(
-                "classes must be passed on the first call to partial_fit: all labels that there "
-                "will be."
+                "classes must be passed on the first call to partial_fit: all labels that can "
+                "occur."
             )
         return self._learn(X, y, classes)
 
@@ -136,8 +136,8 @@ class WeighbridgeClassifier(ClassifierMixin, _WeighingEstimator):
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise DataError(
-                f"The labels {unknown[:5].tolist()} are none of the classes that the first call "
-                "named. Start anew with all classes."
+                f"The labels {unknown[:5].tolist()} are not among the classes of the first call. "
+                "Start again with all classes."
             )
         if first:
             self._scaling = Scaling.measure(X)
@@ -164,16 +164,16 @@ class WeighbridgeClassifier(ClassifierMixin, _WeighingEstimator):
 
 
 class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
-    r"""Regression by several models, each with the weight that its evidence gives it.
+    r"""Regression by several models, weighted by their probabilities.
 
     .. math:: p(y^* | x^*, D) = \sum_m P(m | D) \, p(y^* | x^*, m, D)
 
     Args:
         models: ``wb.Model`` by name, of rows ``{"x": (features,), "y": ()}``; or a function of the
-            number of features that makes them. By default linear regression with unknown noise on
-            all features and on none, on columns scaled by the rows of the first call.
-        functions: what each of the models predicts, or one function for all, as ``wb.average``
-            takes them: ``function(parameters, row)``, a NumPyro distribution of y or its mean.
+            number of features that returns them. By default linear regression with unknown noise on
+            all features and on none; columns are scaled by the rows of the first call.
+        functions: the prediction of each model, or one function for all, as in ``wb.average``:
+            ``function(parameters, row)`` returns a NumPyro distribution of y, or its mean.
         method: a method object, or its name.
         seed: the same seed and the same calls give the same numbers.
         prior_odds: prior weight of each model; equal by default.
@@ -204,12 +204,12 @@ class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
         self.prior_odds = prior_odds
 
     def fit(self, X: Any, y: Any) -> WeighbridgeRegressor:
-        """Weigh the models on these rows alone."""
+        """Compare the models on these rows only, without earlier ones."""
         self._forget()
         return self.partial_fit(X, y)
 
     def partial_fit(self, X: Any, y: Any) -> WeighbridgeRegressor:
-        """Weigh the models on these rows too.
+        """Add these rows to the comparison of the models.
 
         Args:
             X: rows x features.
@@ -231,7 +231,8 @@ class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
 
         Args:
             X: rows x features.
-            return_std: whether to give its standard deviation too, noise and doubt together.
+            return_std: whether to return its standard deviation too, which includes the noise and
+                the uncertainty of the parameters and of the model.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -254,7 +255,7 @@ class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
             return dict.fromkeys(models, self.functions)
         if not isinstance(self.functions, Mapping) or set(self.functions) != set(models):
             raise MethodError(
-                f"functions must say what each of {list(models)} predicts, as "
+                f"functions must give the prediction of each of {list(models)}, as "
                 "{name: function(parameters, row)}, or be one function for all."
             )
         return self.functions

@@ -1,4 +1,4 @@
-"""A comparison that predicts quickly and can be copied: what every adapter drives."""
+"""The part that all adapters share: a comparison that predicts fast and can be copied."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from weighbridge.results.prediction import Function
 from weighbridge.weighing.online_comparison.checkpoint import SCHEMA
 from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 
-# What pickles hold that do not say it.
+# The schema of pickles that have no entry for it.
 FIRST_SCHEMA = "weighbridge.online_comparison.4"
-# Rows that are predicted at once; fewer are filled up to one of these numbers.
+# Rows are predicted in blocks of the last size; a smaller block is padded to one of these sizes.
 BLOCKS = (1, 64, 1024)
-# A model of less than this probability is left out of a prediction.
+# A model with a lower probability is left out of a prediction.
 NEGLIGIBLE = 1e-12
 
 
 class Weigher:
-    """Models on the rows so far, and the weighted average of what they say of new ones.
+    """Compares models on the rows so far, and averages their predictions of new rows.
 
     Args:
         models: ``wb.Model`` by name.
-        functions: for each, what is to be averaged: ``function(parameters, row)``, an array.
+        functions: for each model the quantity to average: ``function(parameters, row)``, an array.
         method: of the comparison.
         seed: of the comparison.
         prior_odds: of the comparison.
@@ -66,12 +66,12 @@ class Weigher:
     def evaluate(
         self, rows: PyTree, reduce: Callable[[list[np.ndarray], list[np.ndarray]], np.ndarray]
     ) -> np.ndarray:
-        """What the functions say of rows, put together.
+        """Evaluate the functions at all draws, and reduce the values to one result for each row.
 
         Args:
             rows: columns by name.
-            reduce: what to make of the values of each model (draws x rows x value) and of their
-                log weights, which over all draws of all models sum to one.
+            reduce: takes the values of each model (draws x rows x value) and the log weights of
+                its draws; the weights of all draws of all models sum to one.
         """
         draws = self._posterior()
         pieces = []
@@ -87,7 +87,7 @@ class Weigher:
         return np.concatenate(pieces)
 
     def _posterior(self) -> dict[str, tuple[PyTree, np.ndarray]]:
-        """Draws of each model that matters, and the log weights with its probability in them."""
+        """Draws of each model that is not negligible, with log weights times its probability."""
         if self._draws is None:
             found = self.comparison.result()
             self._draws = {
@@ -100,7 +100,7 @@ class Weigher:
             }
         return self._draws
 
-    # Copies and pickles hold a checkpoint and no running state, so that they compare equal.
+    # Copies and pickles hold a checkpoint instead of the running state, so that they are equal.
     def __getstate__(self) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run"
@@ -134,7 +134,7 @@ def _values(function: Function, parameters: PyTree, rows: PyTree) -> Array:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """The log-likelihood of a row with each label it could have.
+    """The log-likelihood of a row with each possible label.
 
     >>> scores = LabelScores(lambda p, row: p["b"] * row["y"], 3)
     >>> scores({"b": 2.0}, {"x": 0.0}).tolist()
@@ -155,7 +155,7 @@ class LabelScores:
 
 
 def label_functions(models: Mapping[str, Model], num_classes: int) -> dict[str, Function]:
-    """The scores of the labels by each model."""
+    """For each model the function that scores the labels."""
     for name, model in models.items():
         if model.log_likelihood is None:
             raise ModelError(f"The model {name!r} must have a log_likelihood of one row.")
@@ -168,7 +168,7 @@ def label_functions(models: Mapping[str, Model], num_classes: int) -> dict[str, 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and variance of what a function says: a NumPyro distribution, or a number.
+    """Mean and variance of a prediction, which is a NumPyro distribution or a number.
 
     >>> import numpyro.distributions as dist
     >>> Moments(lambda p, row: dist.Normal(p["b"], 2.0))({"b": 3.0}, {}).tolist()
@@ -206,7 +206,7 @@ def class_probabilities(values: list[np.ndarray], log_weights: list[np.ndarray])
 
 
 def mean_and_variance(values: list[np.ndarray], log_weights: list[np.ndarray]) -> np.ndarray:
-    """Mean and variance of the mixture of what all draws of all models say.
+    """Mean and variance of the mixture of the predictions of all draws of all models.
 
     >>> mean_and_variance([np.array([[[0.0, 1.0]], [[2.0, 1.0]]])], [np.log([0.5, 0.5])])
     array([[1., 2.]])

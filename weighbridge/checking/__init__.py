@@ -1,1 +1,1 @@
-"""Is the model any good, and is the sampler right? Checks of both."""
+"""Checks of models and of samplers."""

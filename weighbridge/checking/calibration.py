@@ -1,4 +1,4 @@
-"""Simulation-based calibration: does a sampler give back the prior, on data from the prior?"""
+"""Simulation-based calibration of a sampler, on data simulated from the prior."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Ranks in a bin, on average, at least: fewer make the chi-square test a bad approximation.
+# Smallest average number of ranks in a bin: with fewer, the chi-square approximation is bad.
 RANKS_A_BIN = 8
 
 Simulate = Callable[[dict[str, np.ndarray], np.random.Generator], Any]
@@ -36,13 +36,13 @@ Simulate = Callable[[dict[str, np.ndarray], np.random.Generator], Any]
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration(Tabular, Shown):
-    """Ranks of true parameters among posterior draws; uniform if the sampler is right.
+    """Ranks of true parameters among posterior draws; they are uniform if the sampler is right.
 
     Attributes:
-        ranks: by scalar entry, one for each simulation, from 0 to ``num_draws``.
-        num_draws: draws that each truth was ranked among.
-        correlation: of a draw with the next one, the largest over entries; ranks among draws that
-            depend on each other are not uniform, however right the sampler is.
+        ranks: for each scalar entry, one rank for each simulation, from 0 to ``num_draws``.
+        num_draws: number of draws among which each true value is ranked.
+        correlation: correlation of successive draws, the largest over coordinates. Ranks among
+            dependent draws are not uniform, even if the sampler is right.
     """
 
     ranks: dict[str, np.ndarray]
@@ -51,16 +51,17 @@ class Calibration(Tabular, Shown):
 
     @property
     def num_simulations(self) -> int:
-        """Datasets that were simulated."""
+        """Number of simulated data sets."""
         return len(next(iter(self.ranks.values())))
 
     @property
     def num_bins(self) -> int:
-        """Bins of the test, equally wide where the possible ranks have such a divisor."""
+        """Number of bins of the test, of equal width if the number of ranks can be divided."""
         possible = self.num_draws + 1
         most = min(max(self.num_simulations // RANKS_A_BIN, 2), 20, possible)
         equal = max(k for k in range(1, most + 1) if possible % k == 0)
-        # A prime number of ranks has no equal bins but one: take bins that differ by one rank.
+        # For example, a prime number of ranks has only one equal bin: then the widths of bins
+        # differ by one rank.
         return equal if 2 * equal >= most else most
 
     @property
@@ -70,11 +71,11 @@ class Calibration(Tabular, Shown):
 
     @property
     def p_values(self) -> dict[str, float]:
-        """Of the chi-square test that the ranks of an entry are uniform."""
+        """The p-value of the chi-square test for uniform ranks, for each entry."""
         from scipy.stats import chi2
 
         edges = self.bin_edges
-        # A bin expects simulations in proportion to the ranks that it holds.
+        # The expected count of a bin is proportional to its number of possible ranks.
         expected = self.num_simulations / ((self.num_draws + 1) / np.diff(edges))
         found = {}
         for name, ranks in self.ranks.items():
@@ -89,7 +90,7 @@ class Calibration(Tabular, Shown):
         return min(self.p_values.values()) * len(self.ranks) > 0.01
 
     def summary(self) -> Table:
-        """Mean rank (0.5 if unbiased), its spread relative to a uniform one, and the p-value."""
+        """Mean rank (0.5 if unbiased), spread relative to that of a uniform, and p-value."""
         rows, p_values = {}, self.p_values
         for name, ranks in self.ranks.items():
             shares = (ranks + 0.5) / (self.num_draws + 1)
@@ -109,7 +110,7 @@ class Calibration(Tabular, Shown):
             return []
         return [
             f"Draws depend on each other (correlation {self.correlation:.2f} with the next "
-            "one), which bends the ranks of a right sampler too: raise thin."
+            "one). Then the ranks of a right sampler are not uniform either: raise thin."
         ]
 
     def __str__(self) -> str:
@@ -126,10 +127,11 @@ class Calibration(Tabular, Shown):
         return f"<Calibration: {str(self).splitlines()[0]}>"
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """Histograms of the ranks, with the band that 99 % of uniform ones lie in.
+        """Histograms of the ranks, with the 99 % band of uniform ranks.
 
         Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes an entry.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes for each
+                entry.
         """
         return plot_ranks(self.ranks, self.bin_edges, axes=axes)
 
@@ -147,8 +149,9 @@ def sbc(
 ) -> Calibration:
     r"""Simulation-based calibration of a model and a sampler.
 
-    Parameters are drawn from the prior, data from them, and the posterior of the data is sampled.
-    The rank of the parameters among the draws is uniform if all three belong together:
+    Parameters are drawn from the prior, data are simulated with these parameters, and the posterior
+    of the data is sampled. If prior, simulation and sampler agree, the rank of the true parameters
+    among the draws is uniform:
 
     .. math:: \theta^* \sim p(\theta), \quad y \sim p(y | \theta^*), \quad
               \theta_l \sim p(\theta | y) \;\Rightarrow\;
@@ -158,14 +161,14 @@ def sbc(
 
     Args:
         model: a ``wb.Model``.
-        simulate: ``simulate(parameters, generator)``, data of the same shape each time, from named
-            parameters and a NumPy generator; with no data (None) for a model that has none.
+        simulate: ``simulate(parameters, generator)`` returns data of the same shape each time, from
+            named parameters and a NumPy generator; None for a model without data.
         kernel: the sampler, by default ``wb.NUTS()``.
-        num_simulations: datasets.
-        num_samples: draws L that a truth is ranked among.
-        num_warmup: steps of the warm-up for each dataset.
-        thin: steps between draws; too few, and draws that depend on each other look like an
-            error of the sampler.
+        num_simulations: number of data sets.
+        num_samples: L, the number of draws among which a true value is ranked.
+        num_warmup: steps of the warm-up for each data set.
+        thin: steps between draws; with too few steps, draws depend on each other, and this looks
+            like an error of the sampler.
         seed: the same seed gives the same numbers.
 
     >>> import weighbridge as wb
@@ -174,7 +177,7 @@ def sbc(
     >>> found.is_uniform, found.ranks["mu"].shape
     (True, (40,))
     """
-    check_count("num_simulations", num_simulations, 2 * RANKS_A_BIN)  # fewer tell nothing
+    check_count("num_simulations", num_simulations, 2 * RANKS_A_BIN)  # at least two bins
     if not callable(simulate):
         raise MethodError(
             f"simulate must be a function of parameters and a generator, not {simulate!r}."
@@ -195,7 +198,7 @@ def sbc(
             thin=thin,
             progress=False,
         )
-        if posterior.num_samples < num_samples:  # ranks among fewer draws are other ranks
+        if posterior.num_samples < num_samples:  # ranks among fewer draws cannot be compared
             raise KeyboardInterrupt(f"Interrupted at simulation {number + 1}.")
         for name, rank in _ranks(posterior.flat(), truth).items():
             ranks.setdefault(name, []).append(rank)
@@ -206,7 +209,7 @@ def sbc(
 
 
 def _ranks(samples: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """How many draws of each scalar entry are below the truth."""
+    """The number of draws of each scalar entry that are below the true value."""
     true = scalar_entries({name: np.asarray(value)[None] for name, value in truth.items()})
     return {
         name: int(np.sum(draws < true[name][0])) for name, draws in scalar_entries(samples).items()
@@ -214,11 +217,15 @@ def _ranks(samples: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -
 
 
 def _correlation(chains: np.ndarray) -> float:
-    """Of a draw with the next, the largest over coordinates; chains x draws x coordinates."""
+    """Correlation of successive draws, the largest over coordinates.
+
+    Args:
+        chains: chains x draws x coordinates.
+    """
     if chains.shape[1] < 4:
         return 0.0
     centred = chains - chains.mean(axis=1, keepdims=True)
     products = np.sum(centred[:, 1:] * centred[:, :-1], axis=(0, 1))
     squares = np.sum(centred**2, axis=(0, 1))
-    # Subtracting the mean of so few draws makes the correlation too small by about one over them.
+    # Subtracting the mean of n draws lowers the correlation by about 1 / n.
     return float(np.max(products / np.maximum(squares, 1e-300)) + 1 / chains.shape[1])

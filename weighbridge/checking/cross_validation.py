@@ -1,4 +1,4 @@
-"""Criticism of a posterior by the rows it was made from: leave-one-out prediction and WAIC."""
+"""Leave-one-out cross-validation and WAIC from posterior draws."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# The tail that the Pareto distribution is fitted to is a fifth of few draws, and at least five.
+# The Pareto distribution is fitted to at least five draws, and to a fifth of the draws if few.
 MIN_DRAWS = 25
 
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class Elpd(Tabular, Shown):
-    """Expected log pointwise predictive density: how well new rows like these are predicted.
+    """Expected log pointwise predictive density: how well the model predicts new rows.
 
     Attributes:
         elpd: the estimate, summed over the rows, in nats; larger is better.
-        std_error: its standard error, by the variation over rows.
-        effective_parameters: how much the fit to the rows exceeds it (p_loo, p_waic).
+        std_error: its standard error, from the variation over rows.
+        effective_parameters: log density of the fitted rows minus the elpd (p_loo, p_waic).
         method: "loo" or "waic".
-        pointwise: contribution of each row (of one, where rows are repeated).
+        pointwise: contribution of each row; of one copy if a row is repeated.
         weight: how often each row counts.
-        pareto_k: of each row's importance weights, for "loo"; empty for "waic".
-        warnings: what speaks against the estimate, with its remedy.
+        pareto_k: Pareto k of the importance weights of each row, for "loo"; empty for "waic".
+        warnings: reasons not to trust the estimate, with remedies.
     """
 
     elpd: float
@@ -57,7 +57,7 @@ class Elpd(Tabular, Shown):
 
     @property
     def num_observations(self) -> int:
-        """Rows, repeated ones counted."""
+        """Number of rows, with repeated rows counted as often as they occur."""
         return round(float(self.weight.sum()))
 
     def __str__(self) -> str:
@@ -89,10 +89,10 @@ class Elpd(Tabular, Shown):
         return Page(str(self).splitlines()[0], columns, {self.method: cells}, self.warnings)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """What every row adds, and for "loo" the Pareto k of its weights, by row.
+        """The contribution of every row, and for "loo" the Pareto k of its weights.
 
-        Rows whose k is too large have crosses, and the worst their numbers; where there is none,
-        the rows that are predicted worst have theirs. Rows of weight 0 are left out.
+        Rows with too large a k are crosses, and the worst of them have their row number. If there
+        are none, the rows that are predicted worst have it. Rows of weight 0 are left out.
 
         Args:
             axes: where to draw: an empty matplotlib figure or subfigure, or two axes (for "waic"
@@ -117,9 +117,9 @@ def loo(posterior: Any, model: Model, data: Any) -> Elpd:
               \frac{\sum_s w_{is} \, p(y_i | \theta_s)}{\sum_s w_{is}},
               \qquad w_{is} \propto 1 / p(y_i | \theta_s)
 
-    with the largest weights of each row smoothed by a generalised Pareto distribution, whose
-    shape k tells whether they can be trusted. Where rows are repeated (``weight``), one copy is
-    left out.
+    The largest weights of each row are smoothed by a generalised Pareto distribution. Its shape k
+    shows whether the weights can be trusted. If a row is repeated (``weight``), one copy is left
+    out.
 
     Args:
         posterior: a result with posterior draws, or draws by parameter name, chains x draws x
@@ -159,9 +159,9 @@ def loo(posterior: Any, model: Model, data: Any) -> Elpd:
         named = ", ".join(f"{row} ({shape[row]:.2f})" for row in worst)
         warnings = (
             f"Pareto k is above {MAX_LOO_PARETO_K} for {len(bad):,} of {len(shape):,} rows: {named}"
-            f"{' and more' if len(bad) > len(worst) else ''}. These rows pull the posterior so far "
-            "that it does not tell what it would be without them. Look at them: outliers ask for a "
-            "likelihood with heavier tails; or run the model without them.",
+            f"{' and more' if len(bad) > len(worst) else ''}. These rows change the posterior so "
+            "much that importance sampling cannot leave them out. Inspect them: for outliers use a "
+            "likelihood with heavier tails, or run the model without these rows.",
         )
     return _elpd("loo", pointwise, fitted - pointwise, weight, shape, warnings)
 
@@ -174,7 +174,7 @@ def waic(posterior: Any, model: Model, data: Any) -> Elpd:
               - \sum_i \operatorname{Var}_s \log p(y_i | \theta_s)
 
     (Watanabe's WAIC is -2 times this, or its negative mean.) It agrees with ``loo`` where the
-    posterior is regular; prefer that, whose diagnostics tell more.
+    posterior is regular. Prefer ``loo``, which has better diagnostics.
 
     Args:
         posterior: a result with posterior draws, or draws by parameter name, chains x draws x
@@ -197,7 +197,7 @@ def waic(posterior: Any, model: Model, data: Any) -> Elpd:
     fitted, variance = np.empty(num_rows(values)), np.empty(num_rows(values))
     share = np.exp(draws.log_weights)
     if len(share) < 2:
-        raise MethodError("waic needs two draws or more: it is made of a variance over draws.")
+        raise MethodError("waic needs two draws or more: it uses a variance over draws.")
     unbiased = 1 / (1 - np.sum(share**2))
     for rows, block in row_blocks(model, draws.samples, values):
         _check_values(block, rows)
@@ -208,7 +208,7 @@ def waic(posterior: Any, model: Model, data: Any) -> Elpd:
     if num_bad:
         warnings = (
             f"The log-likelihood of {num_bad:,} of {len(variance):,} rows varies by more than "
-            f"{MAX_WAIC_VARIANCE} over the posterior: WAIC is then not to be trusted. Use wb.loo.",
+            f"{MAX_WAIC_VARIANCE} over the posterior: do not trust WAIC then. Use wb.loo.",
         )
     return _elpd("waic", fitted - variance, variance, weight, np.empty(0), warnings)
 
@@ -227,7 +227,7 @@ def _elpd(
 
 
 def sum_over_rows(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """A sum over rows, each as often as it counts, and its standard error."""
+    """The weighted sum over rows, and its standard error."""
     counted = weight > 0
     values, weight = values[counted], weight[counted]
     count = float(weight.sum())
@@ -237,7 +237,7 @@ def sum_over_rows(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]
 
 
 def _efficiency(draws: Draws) -> float:
-    """Effective sample size over the number of draws; weighted draws are taken as independent."""
+    """Effective sample size / number of draws; weighted draws count as independent."""
     if not draws.num_chains:
         return 1.0
     found = [np.ravel(ess(draws.by_chain(array), "mean")) for array in draws.samples.values()]
@@ -246,13 +246,13 @@ def _efficiency(draws: Draws) -> float:
 
 
 def _smoothed(log_ratios: np.ndarray, efficiency: float) -> tuple[np.ndarray, float]:
-    """Log importance weights, normalised, their largest smoothed; and the shape k of the tail."""
+    """Normalised log importance weights with a smoothed tail, and the shape k of the tail."""
     from arviz_stats.base import array_stats
 
     try:
         with np.errstate(all="ignore"):
             smooth, shape = array_stats.psislw(-log_ratios, r_eff=efficiency)
-    except ValueError:  # the largest weights are all the same: they are bounded, by one another
+    except ValueError:  # the largest weights are all equal, so the weights are bounded
         return log_ratios - _log_sum(log_ratios), -math.inf
     return smooth, float(shape)
 
@@ -273,6 +273,6 @@ def _check_values(block: np.ndarray, rows: slice) -> None:
         row, draw = bad[0]
         raise ModelError(
             f"The log-likelihood of row {rows.start + row} (counting from 0) is "
-            f"{block[draw, row]} at a posterior draw: a posterior of this model and these rows has "
-            "no such draw. Check that posterior, model and data belong together."
+            f"{block[draw, row]} at a posterior draw, which cannot happen in a posterior of this "
+            "model and these rows. Check that posterior, model and data belong together."
         )

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Sivula, Magnusson & Vehtari (2020): smaller differences are no reason to prefer a model.
+# Sivula, Magnusson & Vehtari (2020): a smaller difference does not favour a model.
 SMALL_DIFFERENCE = 4.0
 
 
 @travels()
 @dataclass(frozen=True)
 class ElpdComparison(Tabular, Shown):
-    """Models ranked by how well they predict; print it, or read its mappings by model name.
+    """Models ranked by how well they predict; it prints as a table.
 
     Attributes:
         elpds: expected log pointwise predictive density of each model, the best first.
         std_errors: their standard errors.
-        differences: elpd of each model less that of the best.
-        difference_errors: their standard errors, from the differences row by row.
-        warnings: of each model; empty where there is none.
+        differences: elpd of each model minus that of the best.
+        difference_errors: their standard errors, from the differences of single rows.
+        warnings: warnings of each model; empty if there are none.
     """
 
     elpds: dict[str, float]
@@ -50,12 +50,12 @@ class ElpdComparison(Tabular, Shown):
         return next(iter(self.elpds))
 
     def verdict(self, name: str) -> str:
-        """What the difference to the best model says."""
+        """The conclusion from the difference to the best model."""
         difference, error = self.differences[name], self.difference_errors[name]
         if name == self.best:
             return ""
         if abs(difference) < SMALL_DIFFERENCE:
-            return "no difference to speak of"
+            return "no relevant difference"
         return "worse" if abs(difference) > 2 * error else "undecided (error too large)"
 
     def _table(self) -> Table:
@@ -109,12 +109,12 @@ class ElpdComparison(Tabular, Shown):
 def compare_loo(models: Mapping[str, Elpd]) -> ElpdComparison:
     r"""Rank models by their expected predictive density on the same rows.
 
-    The error of a difference comes from the rows, of which most are predicted alike:
+    The error of a difference comes from the differences of single rows:
 
     .. math:: \text{se} = \sqrt{n \operatorname{Var}_i (\text{elpd}_i^A - \text{elpd}_i^B)}
 
     Args:
-        models: what ``wb.loo`` (or ``wb.waic``) gave for each.
+        models: the results of ``wb.loo`` (or ``wb.waic``) by name.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(50, mean=0.0, seed=1)

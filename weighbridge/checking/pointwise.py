@@ -1,4 +1,4 @@
-"""The log-likelihood of rows at posterior draws, in whatever form the posterior is given."""
+"""The log-likelihood of rows at posterior draws, for every form of posterior."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from weighbridge.results.evidence_result import Evidence
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Posterior draws of a model, whatever they were given as.
+    """Posterior draws of a model, in one common form.
 
     Attributes:
-        samples: draws by parameter name, all chains one after the other.
+        samples: draws by parameter name, with the chains concatenated.
         log_weights: their normalised log weights.
-        num_chains: chains of equal length; 0 for weighted draws, which are in no order.
+        num_chains: number of chains, of equal length; 0 for weighted draws, which have no order.
     """
 
     samples: dict[str, np.ndarray]
@@ -44,7 +44,7 @@ class Draws:
         return values.reshape(max(self.num_chains, 1), -1, *values.shape[1:])
 
     def choose(self, count: int, seed: int) -> np.ndarray:
-        """Numbers of draws that are equally weighted: evenly spaced, or by their weights.
+        """Indices of equally weighted draws: evenly spaced, or resampled by their weights.
 
         >>> Draws({}, np.log([0.5, 0.25, 0.25]), 0).choose(4, seed=0)
         array([0, 0, 1, 2])
@@ -60,9 +60,10 @@ def draws_of(posterior: Any, model: Model) -> Draws:
     """The draws of a posterior, checked against the model.
 
     Args:
-        posterior: an ``Evidence``, an object with draws by name as ``samples``, or such a mapping;
-            but for an Evidence, whose draws are weighted, arrays are chains x draws x shape.
-        model: what the draws are of; what it does not name is left out.
+        posterior: an ``Evidence``, an object with draws by name in ``samples``, or a mapping from
+            names to draws. Arrays are chains x draws x shape; for an ``Evidence``, whose draws are
+            weighted, draws x shape.
+        model: the model of the draws; draws of other names are left out.
     """
     require_model(model)
     samples = getattr(posterior, "samples", posterior)
@@ -93,7 +94,7 @@ def draws_of(posterior: Any, model: Model) -> Draws:
             raise MethodError(f"Draws of {site.name!r} are not all finite.")
     if isinstance(posterior, Evidence):
         weights = np.exp(posterior.log_weights - np.max(posterior.log_weights))
-        used = weights > 0  # what has no weight may lie where there is no likelihood either
+        used = weights > 0  # draws without weight may have no likelihood either
         chosen = {name: array[used] for name, array in arrays.items()}
         return Draws(chosen, np.log(weights[used] / weights[used].sum()), 0)
     joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
@@ -102,7 +103,7 @@ def draws_of(posterior: Any, model: Model) -> Draws:
 
 
 def rows_of(model: Model, data: Any) -> tuple[PyTree, np.ndarray]:
-    """All observations in memory, checked as by ``wb.evidence``, and how often each row counts."""
+    """All observations in memory, checked as in ``wb.evidence``, and how often each row counts."""
     values, weight = hold(model, data, "This function")
     if weight is None:
         weight = np.ones(0 if values is None else num_rows(values))
@@ -112,7 +113,7 @@ def rows_of(model: Model, data: Any) -> tuple[PyTree, np.ndarray]:
 def total_log_likelihoods(
     model: Model, samples: Mapping[str, np.ndarray], values: PyTree, weight: np.ndarray
 ) -> np.ndarray:
-    """Log-likelihood of all the data at every draw; on the host, if that is where it runs."""
+    """Log-likelihood of all the data at every draw; in plain Python if JAX cannot trace it."""
     count = num_rows(samples)
     if model.log_likelihood is not None:
         total = np.zeros(count)
@@ -129,7 +130,7 @@ def total_log_likelihoods(
 
 @jit
 def _total_values(model: Model, samples: Mapping[str, Any], data: PyTree) -> Array:
-    nowhere = jnp.zeros(model.dimension)  # the term reads the parameters alone
+    nowhere = jnp.zeros(model.dimension)  # a dummy position: the term reads only the parameters
     result: Array = jax.lax.map(
         lambda parameters: Total(data)(model, nowhere, parameters), samples, batch_size=64
     )
@@ -140,7 +141,7 @@ def _total_values(model: Model, samples: Mapping[str, Any], data: PyTree) -> Arr
 def pointwise_log_likelihood(model: Model, samples: Any, data: Any) -> np.ndarray:
     r"""Log-likelihood of every row at every draw, :math:`\log p(y_i | \theta_s)`.
 
-    It is computed in blocks, so that nothing but the answer takes memory. A column ``weight`` that
+    It is computed in blocks, so that only the result needs much memory. A column ``weight`` that
     counts repeated rows is not applied.
 
     Args:
@@ -149,7 +150,7 @@ def pointwise_log_likelihood(model: Model, samples: Any, data: Any) -> np.ndarra
         data: in any form that ``wb.evidence`` takes.
 
     Returns:
-        Chains x draws x rows; draws x rows for an ``Evidence``, without draws of no weight.
+        Chains x draws x rows; for an ``Evidence`` draws x rows, without the draws of weight zero.
 
     >>> import weighbridge as wb
     >>> draws = {"mu": np.zeros((2, 3))}

@@ -1,4 +1,4 @@
-"""Posterior predictive checks: could the model have produced the data?"""
+"""Posterior predictive checks: does the model produce data like the observed data?"""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 Statistic = Callable[[np.ndarray], Any]
 
 STATISTICS: dict[str, Statistic] = {"mean": np.mean, "sd": np.std, "min": np.min, "max": np.max}
-# Simulated values held at once.
+# Largest number of simulated values in memory.
 HELD_VALUES = 2_000_000
 
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictiveCheck(Tabular, Shown):
-    """Statistics of data simulated from the posterior, against those of the data.
+    """Statistics of the data, compared with those of data simulated from the posterior.
 
     Attributes:
         observed: value of each statistic for the data.
         simulated: its values for the simulated data sets.
-        probabilities: posterior predictive p-values, how often the simulated exceeds the observed
-            (ties count half). Near 0 or 1 the model does not produce such data.
+        probabilities: posterior predictive p-values: how often the simulated value exceeds the
+            observed one (ties count half). Near 0 or 1 the model does not produce such data.
     """
 
     observed: dict[str, float]
@@ -60,10 +60,11 @@ class PredictiveCheck(Tabular, Shown):
         return tuple(name for name, tail in tails.items() if tail < MIN_TAIL_PROBABILITY)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """Histograms of the statistics, with lines where the data stand.
+        """Histograms of the simulated statistics, with a line at the value of the data.
 
         Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes a statistic.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes for each
+                statistic.
 
         >>> check = PredictiveCheck({"mean": 0.0}, {"mean": np.arange(9.0)}, {"mean": 0.9})
         >>> check.plot().axes[0].get_title("left")
@@ -72,7 +73,7 @@ class PredictiveCheck(Tabular, Shown):
         return plot_checks(self.simulated, self.observed, self.probabilities, axes=axes)
 
     def summary(self, probability: float = PROBABILITY) -> Table:
-        """The data, the median and highest-density interval (HDI) of the simulated, the p-value.
+        """Value of the data; median and highest-density interval (HDI) of simulations; p-value.
 
         Args:
             probability: mass inside the interval.
@@ -92,7 +93,7 @@ class PredictiveCheck(Tabular, Shown):
         return Table(("data", "50%", f"{shortest} low", f"{shortest} high", "p"), rows)
 
     def _table(self) -> Table:
-        """The summary with words."""
+        """The summary with a remark for each extreme statistic."""
         table, rows = self.summary(), {}
         for name, (*numbers, _) in table.rows.items():
             said = "the model does not produce this" if name in self.extreme else ""
@@ -129,21 +130,21 @@ def predictive_check(
 
     .. math:: p_T = P(T(y^\text{rep}) \ge T(y) \mid y)
 
-    Such p-values are not uniform under a true model but more central, for the data were used
-    twice: an extreme one is a clear sign, a central one is no proof.
+    Under a true model such p-values are not uniform but closer to 0.5, because the data were used
+    twice. An extreme p-value is a clear sign of misfit; a central one does not prove a good fit.
 
     Args:
         posterior: a result with posterior draws, or draws by parameter name, chains x draws x
             shape.
-        model: whose posterior it is.
-        simulate: ``simulate(parameters, row)``, as ``Evidence.predict`` takes it: a NumPyro
-            distribution of the observed column, from which one value is drawn, or plain numbers.
-        data: the rows. Repeated ones (``weight``) are simulated one by one.
+        model: the model of the posterior.
+        simulate: ``simulate(parameters, row)``, as in ``Evidence.predict``: a NumPyro distribution
+            of the observed column, from which one value is drawn, or plain numbers.
+        data: the rows. Repeated rows (``weight``) are simulated one by one.
         statistic: a function of the observed column, or several by name; by default mean, standard
             deviation, minimum and maximum.
-        observed: name of the column that is simulated; by default the data, if they are one array,
-            or the column "y".
-        num_draws: simulated data sets.
+        observed: name of the column that is simulated. By default the data themselves if they are
+            one array, else the column "y".
+        num_draws: number of simulated data sets.
         seed: the same seed gives the same numbers.
 
     >>> import numpyro.distributions as dist
@@ -172,14 +173,14 @@ def predictive_check(
     for start in range(0, num_draws, at_once):
         block = chosen[start : start + at_once]
         some = {name: array[block] for name, array in draws.samples.items()}
-        # A stream of random numbers for every block, none of which another seed has.
+        # Every block has its own stream of random numbers, which no other seed uses.
         stream = int(np.random.SeedSequence([seed, start]).generate_state(1, np.uint64)[0] >> 1)
         simulated = predict(simulate, some, values, seed=stream)
         if simulated.shape[1:] != column.shape:
             raise MethodError(
                 f"simulate gives values of the shape {simulated.shape[2:]} for a row, and the "
-                f"observed column has {column.shape[1:]}: they must be alike. Name the column that "
-                'is simulated with observed="...".'
+                f"observed column has {column.shape[1:]}: they must be the same. Name the column "
+                'that is simulated with observed="...".'
             )
         for name, function in statistics.items():
             for index, one in enumerate(simulated, start=start):
@@ -223,14 +224,14 @@ def _value(name: str, function: Statistic, column: np.ndarray) -> float:
 
 
 def _all_rows(model: Model, data: Any) -> PyTree:
-    """Every observation, repeated ones as often as they count."""
+    """Every observation; repeated rows are repeated as often as their weight says."""
     if model.log_likelihood is None:
         return take_columns(data).values
     values, weight = rows_of(model, data)
     counts = np.round(weight).astype(int)
     if not np.allclose(counts, weight):
         raise DataError(
-            "The column 'weight' has numbers that are not whole: such rows cannot be simulated. "
+            "The column 'weight' has values that are not integers: such rows cannot be simulated. "
             "Give the rows themselves."
         )
     return tree_util.tree_map(lambda leaf: np.repeat(leaf, counts, axis=0), values)

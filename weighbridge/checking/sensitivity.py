@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Powers between which the sensitivity is a difference quotient: Kallioinen et al. (2024).
+# The sensitivity is a difference quotient between these powers: Kallioinen et al. (2024).
 POWERS = (0.99, 1.01)
-# Draws by which the mean of the log prior under the prior itself is known.
+# Number of prior draws that estimate the mean of the log prior under the prior.
 NUM_PRIOR_DRAWS = 16_384
 
 
 @travels()
 @dataclass(frozen=True)
 class Sensitivity(Tabular, Shown):
-    """How posterior and evidence answer to a stronger prior or likelihood; print it.
+    """How posterior and evidence change with the power of the prior or of the likelihood.
 
     Attributes:
-        prior: of each scalar entry, how far its marginal moves when the prior is raised to a
+        prior: for each scalar entry, how far its marginal moves when the prior is raised to a
             power: the cumulative Jensen-Shannon distance for each doubling of the power.
         likelihood: likewise for the likelihood.
         evidence_prior_slope: change of the log evidence for a change of the log of the prior's
@@ -62,7 +62,7 @@ class Sensitivity(Tabular, Shown):
     evidence_likelihood_error: float
 
     def verdict(self, entry: str) -> str:
-        """What the two sensitivities of an entry say together."""
+        """The conclusion from the two sensitivities of an entry."""
         if self.prior[entry] < MIN_SENSITIVITY:
             return "prior matters little"
         if self.likelihood[entry] < MIN_SENSITIVITY:
@@ -70,11 +70,11 @@ class Sensitivity(Tabular, Shown):
         return "prior and data may be in conflict"
 
     def bayes_factor_slope(self, other: Sensitivity) -> tuple[float, float]:
-        """Slope of the log Bayes factor against another model, both priors scaled alike.
+        """Slope of the log Bayes factor against another model, with the same power for both priors.
 
         Returns:
             The change of log(Z / Z of the other) for a change of the log of both priors' power,
-            and its standard error. If only one prior is scaled, it is that model's own slope.
+            and its standard error. If only one prior is scaled, the slope is that of its model.
 
         >>> one = Sensitivity({}, {}, -0.5, 0.03, -9.0, 0.1)
         >>> one.bayes_factor_slope(Sensitivity({}, {}, 0.25, 0.04, -8.0, 0.1))
@@ -146,10 +146,10 @@ def prior_sensitivity(
 ) -> Sensitivity:
     r"""How much the posterior and the evidence depend on the prior, by power-scaling.
 
-    The prior (or the likelihood) is raised to a power near 1, and the posterior follows by
-    importance weights; its marginals move by a distance that is reported per doubling of the
-    power. Above 0.05 they are sensitive. For the evidence, with a prior that is normalised at
-    every power,
+    The prior (or the likelihood) is raised to a power near 1. Importance weights give the new
+    posterior. The distance by which a marginal moves is reported per doubling of the power; above
+    0.05 the marginal is sensitive. For the evidence, with a prior that is normalised at every
+    power,
 
     .. math:: \frac{d \log Z}{d \log \alpha} \Big|_{\alpha = 1}
               = E_{\theta | y} \log p(\theta) - E_{p(\theta)} \log p(\theta)
@@ -159,10 +159,10 @@ def prior_sensitivity(
     Args:
         posterior: a result with posterior draws, or draws by parameter name, chains x draws x
             shape.
-        model: whose posterior it is.
-        data: of the model, as ``wb.evidence`` takes it.
-        names: parameters whose priors are scaled; by default all. In a hierarchical model, name
-            the top-level ones: what depends on them is better seen as part of the likelihood.
+        model: the model of the posterior.
+        data: the data, in any form that ``wb.evidence`` takes.
+        names: parameters whose priors are scaled; by default all. In a hierarchical model, give
+            the top-level parameters: priors that depend on them are part of the likelihood here.
         seed: of the draws from the prior, and of the resampling of weighted draws.
 
     >>> import weighbridge as wb
@@ -217,7 +217,7 @@ def _check_names(model: Model, names: Sequence[str] | None) -> tuple[str, ...]:
 def _log_priors(
     model: Model, samples: Mapping[str, np.ndarray], chosen: tuple[str, ...]
 ) -> np.ndarray:
-    """Log prior density of the chosen parameters, in their own space, at every draw."""
+    """Log prior density of the chosen parameters, in constrained space, at every draw."""
     names = {name: name in chosen for name in model.names}
     return np.asarray(_log_prior_values(model, {n: own(v) for n, v in samples.items()}, names))
 
@@ -235,7 +235,7 @@ def _log_prior_values(model: Model, samples: Mapping[str, Any], chosen: Mapping[
 
 
 def _mean(values: np.ndarray, draws: Draws) -> tuple[float, float]:
-    """Posterior mean of a quantity and its standard error; weighted draws as if independent."""
+    """Posterior mean of a quantity and its standard error; weighted draws count as independent."""
     weights = np.exp(draws.log_weights)
     mean = float(weights @ values)
     if draws.num_chains:
@@ -248,7 +248,7 @@ def _distances(entries: Mapping[str, np.ndarray], log_density: np.ndarray) -> di
     """The sensitivity of every entry to a power of a density."""
     from arviz_stats.base import array_stats
 
-    if np.ptp(log_density) == 0:  # a power of a constant changes nothing
+    if np.ptp(log_density) == 0:  # a power of a constant density changes nothing
         return dict.fromkeys(entries, 0.0)
     with np.errstate(all="ignore"):
         low, high = (

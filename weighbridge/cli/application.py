@@ -1,4 +1,4 @@
-"""The application: which commands there are, and the small ones among them."""
+"""The application: it registers all commands, and has the code of the short ones."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Annotated
 import typer
 
 import weighbridge
-from weighbridge.cli.ending import answering, stop_at_once
+from weighbridge.cli.ending import stop_at_once, with_exit_codes
 from weighbridge.cli.options import SeedOption
 from weighbridge.cli.watching import watch
 from weighbridge.cli.weighing import compare, evidence
 
 app = typer.Typer(
-    help="Weigh Bayesian models against each other, on data of any size, while the data arrive.\n\n"
-    "Exit codes: 0 done, 1 the model or the data cannot be used (the message says why), "
-    "2 wrong usage, 130 interrupted. Results go to standard output, all else to standard error.",
+    help="Compare Bayesian models by their evidence, on data of any size, while they arrive.\n\n"
+    "Exit codes: 0 done, 1 the model or the data cannot be used (the message gives the reason), "
+    "2 wrong usage, 130 interrupted. Results go to standard output, everything else to standard "
+    "error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,7 +43,7 @@ def _common(
     pass
 
 
-@answering
+@with_exit_codes
 def report(
     directory: Annotated[
         Path,
@@ -53,13 +54,13 @@ def report(
         typer.Option("--output", help="Where to write the page (default: report.html in DIR)."),
     ] = None,
 ) -> None:
-    """One self-contained HTML page of what a watch has found so far."""
+    """Write one self-contained HTML page with the results of a watch so far."""
     from weighbridge.monitoring.report.writing import write_report
 
     print(write_report(directory, output), flush=True)
 
 
-@answering
+@with_exit_codes
 def models() -> None:
     """List the models of the zoo."""
     from weighbridge.zoo import entries
@@ -70,7 +71,7 @@ def models() -> None:
         print(f"{name:24}{entry.summary} ({target})")
 
 
-@answering
+@with_exit_codes
 def demo(
     rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 3_000,
     seed: SeedOption = 0,
@@ -78,13 +79,13 @@ def demo(
         "weighbridge-demo.png"
     ),
 ) -> None:
-    """A stream whose world changes twice, weighed online by mixtures of 3, 5 and 7 components."""
+    """Compare mixtures of 3, 5 and 7 components on a stream that changes twice."""
     from weighbridge.cli import demo as demonstration
 
     demonstration.run(rows, seed, output)
 
 
-for command in (evidence, compare, watch, report, models, demo):  # in the order that help tells
+for command in (evidence, compare, watch, report, models, demo):  # --help keeps this order
     app.command()(command)
 
 

@@ -1,4 +1,4 @@
-"""What the command line does: models by name, tables as observations, several in one pass."""
+"""The work of ``evidence``, ``compare`` and ``watch``, without their command-line options."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from weighbridge.cli.scaling import Scales, measure
 from weighbridge.cli.tables import (
     Columns,
     InputTable,
-    check_question,
+    check_comparable,
     columns_used,
     competitors_of,
     features_of,
-    longest_memory,
+    longest_lag,
     note,
     scaled_features,
     stack_columns,
 )
-from weighbridge.cli.views import Begun, see
+from weighbridge.cli.views import PeekedFeed, models_and_views
 from weighbridge.core.addresses import without_secrets
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import announce
@@ -52,11 +52,11 @@ def weigh(
     limits: Limits,
     quarantine: Path | None = None,
 ) -> dict[str, Evidence]:
-    """The evidence of each model, all in one pass over the table; more with a tolerance."""
+    """The evidence of each model; without a tolerance, one pass over the table serves all."""
     loaded = load_all(specs)
-    chosen, told = choose(method, [asked.model for asked in loaded.values()])
+    chosen, told = choose(method, [requested.model for requested in loaded.values()])
     limits.check(chosen)
-    check_question(loaded, table)
+    check_comparable(loaded, table)
     source = table.open(loaded, on_bad_row)
     for remark in columns_remark(source.ignored_columns):
         note(remark)
@@ -65,24 +65,24 @@ def weigh(
             f"The target {table.target!r} does not hold numbers. Turn its values into numbers "
             "first (labels into 0, 1, 2, ...)."
         )
-    for name in [n for asked in loaded.values() for n in asked.features or ()]:
+    for name in [n for requested in loaded.values() for n in requested.features or ()]:
         if name in source.left_out:
             raise source.left_out[name]
-    order = longest_memory(loaded)
+    order = longest_lag(loaded)
     scales = _measure(source, table, loaded) if table.standardise else None
     blocks = source.blocks()
     first = next((block for block in blocks if num_rows(block)), None)
     if first is None:
         raise DataError(f"{without_secrets(table.data)} has no rows.")
     competitors = competitors_of(loaded, table, first, scales)
-    # What was read to see the columns is not read again, for a pipe has it only once.
+    # The first block was read to learn the columns. Reuse it: a pipe cannot be read again.
     begun = [itertools.chain([first], blocks)]
 
     def start() -> Iterator[Columns]:
         everything = begun.pop() if begun else source.blocks()
         if on_bad_row != "raise":
             return iter(everything)
-        return _finite_or_named(everything, columns_used(loaded, table, first, competitors))
+        return _refuse_bad_numbers(everything, columns_used(loaded, table, first, competitors))
 
     named = Source(
         start,
@@ -92,8 +92,8 @@ def weigh(
         set_aside=source.set_aside,
     )
     if order:
-        asked = next(iter(loaded.values()))  # all of them describe the same columns
-        named = _lag(named, features_of(table, first, asked), order)
+        requested = next(iter(loaded.values()))  # all models describe the same columns
+        named = _lag(named, features_of(table, first, requested), order)
     try:
         results = weigh_together(
             competitors,
@@ -106,7 +106,7 @@ def weigh(
             reporter=reporter,
         )
     except DataError as error:
-        if "column 'y'" in str(error) and "y" not in first:  # the name that the zoo gives it
+        if "column 'y'" in str(error) and "y" not in first:  # zoo models call the target 'y'
             error.add_note(f"Here 'y' is the target, column {table.target!r}.")
         raise
     return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
@@ -117,10 +117,10 @@ def _lag(
     names: list[str],
     order: int,
 ) -> Source:
-    """The features of a table as a series: rows with their predecessors."""
-    first = "row, a predecessor" if order == 1 else f"{order} rows, predecessors"
-    note(f"the evidence is conditional on the first {first} only")
-    # As one array: a column that is named 'weight' or 'past' means nothing here.
+    """The features of a table as a series: each row with the rows before it."""
+    first = "row" if order == 1 else f"{order} rows"
+    note(f"the evidence is conditional on the first {first}, which only serve as past values")
+    # One array without names, so that a column named 'weight' or 'past' has no special meaning.
     series = Source(
         lambda: (stack_columns(block, names) for block in rows.blocks()),
         num_rows=rows.num_rows,
@@ -132,10 +132,10 @@ def _lag(
     return source
 
 
-def _finite_or_named(blocks: Iterable[Columns], used: set[str] | None) -> Iterator[Columns]:
-    """Blocks without bad numbers; an error names the column as the table does.
+def _refuse_bad_numbers(blocks: Iterable[Columns], used: set[str] | None) -> Iterator[Columns]:
+    """Refuse blocks with missing or infinite numbers in the columns that are used.
 
-    The models would refuse them too, but know the columns by other names.
+    The models would refuse them too, but their messages would not have the table's column names.
     """
     check = RowChecker("raise", columns_read=lambda _: used)
     for block in blocks:
@@ -143,7 +143,7 @@ def _finite_or_named(blocks: Iterable[Columns], used: set[str] | None) -> Iterat
 
 
 def _measure(source: Source, table: InputTable, loaded: Loaded) -> Scales:
-    """Mean and standard deviation of every feature, in a pass of its own."""
+    """Mean and standard deviation of every feature, from a separate pass over the data."""
     if not source.reopenable:
         raise DataError(
             "--standardise needs two passes over the data, and a stream can be read only once. "
@@ -154,34 +154,35 @@ def _measure(source: Source, table: InputTable, loaded: Loaded) -> Scales:
         names: dict[str, None] = {}
         for block in source.blocks():
             if not names:
-                wanted = (scaled_features(table, block, asked) for asked in loaded.values())
+                wanted = (scaled_features(table, block, requested) for requested in loaded.values())
                 names = dict.fromkeys(name for some in wanted for name in some)
             yield {name: block[name] for name in names}
 
     try:
         scales = measure(features())
     except DataError as error:
-        if any(asked.model is not None for asked in loaded.values()):
-            error.add_note("A column that --schema calls int is given to a model as it is.")
+        if any(requested.model is not None for requested in loaded.values()):
+            error.add_note("Columns declared as int in --schema are not standardised.")
         raise
     told = ", ".join(f"{name} ({m:.4g}, {s:.4g})" for name, (m, s) in scales.items())
     note(f"standardised, with column (mean, standard deviation): {told}")
-    note("the evidence is that of the standardised columns")
+    note("the evidence refers to the standardised columns")
     return scales
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """How a watch goes about its work, beside what it watches for.
+    """Settings of a watch, besides its models, its data and its method.
 
     Attributes:
         seed: of all random numbers.
-        chunk_size: rows of an update.
+        chunk_size: rows in each update.
         follow: whether to wait for more rows.
-        identifier: a field of JSON lines or of a Redis stream that tells rows that come twice.
-        on_bad_row: the row policy.
-        changes: looks for change points; None does not.
-        keeping: which checkpoints to write.
+        identifier: a field of JSON lines or of a Redis stream that identifies a row, so that
+            repeated rows are noticed.
+        on_bad_row: what to do with a bad row.
+        changes: settings of the change detector; None switches it off.
+        keeping: when to write checkpoints, and how many to keep.
     """
 
     seed: int = 0
@@ -202,9 +203,9 @@ def watch_table(
     display: Display,
     stop: threading.Event,
 ) -> Watched:
-    """Weigh models on a table that may grow, until it ends or the event is set."""
+    """Compare models on a table that may grow, until it ends or ``stop`` is set."""
     loaded = load_all(specs)
-    check_question(loaded, table)
+    check_comparable(loaded, table)
     with locked(directory, display.say):
         return _watch_locked(loaded, table, method, directory, options, display, stop)
 
@@ -220,7 +221,7 @@ def _watch_locked(
 ) -> Watched:
     columns, schema = table.request(loaded)
     announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
-    feed = Begun(
+    feed = PeekedFeed(
         open_feed(
             table.data,
             follow=options.follow,
@@ -239,7 +240,7 @@ def _watch_locked(
     for remark in columns_remark(feed.left_out):
         display.say(remark)
     announce(display, "compiling the models")
-    models, views = see(loaded, table, feed.first)
+    models, views = models_and_views(loaded, table, feed.first)
     plan = Plan(
         models,
         method,

@@ -1,4 +1,4 @@
-"""The demonstration: a stream whose world changes twice, weighed online by three mixtures.
+"""The demonstration: three mixtures compared online on a stream that changes twice.
 
 The stream is the distribution-shift study of Cameron, Eggers & Kroon (2019), Entropy 21:1109,
 section 6.2: three clusters, then five, then seven, some of them overlapping.
@@ -25,14 +25,14 @@ CHANGES = Changes(false_alarm_rate=1e-3)
 
 
 def run(num_rows: int, seed: int, output: Path) -> None:
-    """Weigh the three mixtures on the stream, say what they found, and draw the figure."""
+    """Compare the three mixtures on the stream, print the result, and draw the figure."""
     if num_rows < 4 * CHUNK_SIZE:
         raise DataError(f"The demo needs at least {4 * CHUNK_SIZE:,} rows, not {num_rows:,}.")
     check_figure_place(output)
     print(
         f"A stream of {num_rows:,} points in the plane: three clusters, five from row "
         f"{CHANGE_POINTS[0]:,}, seven from row {CHANGE_POINTS[1]:,}.\n"
-        "Mixtures of 3, 5 and 7 Gaussians are weighed as the points arrive.\n"
+        "Mixtures of 3, 5 and 7 Gaussians are compared as the points arrive.\n"
     )
     began = time.perf_counter()
     stream = mixture.simulate_shift(num_rows, change_points=CHANGE_POINTS, seed=seed)
@@ -54,6 +54,6 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     changes = [change.row for change in online.changes]
     found = " and ".join(f"at row {change:,}" for change in changes) or "nowhere"
     true = " and ".join(f"at row {change:,}" for change in CHANGE_POINTS if change < num_rows)
-    print(f"The evidence says that the world changed {found} (truth: {true}).")
+    print(f"Changes of the distribution were found {found} (truth: {true}).")
     save_figure(online.history.plot(changes=changes), output)
     print(f"Figure: {output} ({time.perf_counter() - began:.0f} s in all)")

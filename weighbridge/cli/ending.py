@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, errors in the words of the command line, and signals."""
+"""How a command ends: exit codes, errors with the names of options, and signals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
-# The library's messages name arguments of Python; these are the options of the same meaning.
+# The library's messages name Python arguments; here they are replaced by the options.
 OPTIONS = (
     (r"pass on_bad_row='(skip|quarantine)'", r"use --on-bad-row \1"),
     (r"on_bad_row='(skip|quarantine)'", r"--on-bad-row \1"),
@@ -37,7 +37,7 @@ OPTIONS = (
 Parameters = ParamSpec("Parameters")
 
 
-def answering(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+def with_exit_codes(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
     """Turn errors into one line on standard error and an exit code."""
 
     @functools.wraps(command)
@@ -66,10 +66,10 @@ def _as_options(text: str) -> str:
 
 
 @contextlib.contextmanager
-def giving_back(reporter: Reporter) -> Iterator[None]:
-    """A block that gives back what there is at the first Ctrl-C, shows it, and exits with 130.
+def showing_partial_results(reporter: Reporter) -> Iterator[None]:
+    """A block in which the first Ctrl-C ends the run early; its results so far are shown.
 
-    What it does is reported, also while modules are loaded.
+    The exit code is then 130. Progress is reported, also while modules are loaded.
     """
     from weighbridge.core.interrupts import interruptible
     from weighbridge.core.progress.announcing import announce
@@ -89,7 +89,7 @@ def giving_back(reporter: Reporter) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None]:
-    """A block in which the first signal asks for an end, and the second one makes it."""
+    """A block in which the first signal requests a stop, and the second one stops at once."""
 
     def handle(number: int, frame: object) -> None:
         if stop.is_set():
@@ -106,11 +106,10 @@ def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None
 
 
 def stop_at_once(*_: object) -> None:
-    """Leave at once on an interrupt.
+    """Exit at once on an interrupt.
 
-    An exception raised here may land in a callback, where it is lost, or in the import of a
-    native module, which may crash of it. Nothing is left to tidy up but the cursor that a
-    progress bar hides.
+    No exception is raised: in a callback it would be lost, and in the import of a native module it
+    may cause a crash. The only cleaning up is to show the cursor that a progress bar hides.
     """
     show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
     os.write(2, show_cursor + b"weighbridge: interrupted\n")

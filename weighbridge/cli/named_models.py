@@ -1,4 +1,4 @@
-"""Models that the command line is asked for: of the zoo, or from a user's file."""
+"""Models named on the command line: from the zoo, or from a user's file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from weighbridge.models.model import Model
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model as it was asked for: ``linear``, ``mixture:5@a,b`` or ``file.py:name@a,b``.
+class RequestedModel:
+    """A model from the command line: ``linear``, ``mixture:5@a,b`` or ``file.py:name@a,b``.
 
     Attributes:
-        model: of a file; None for one of the zoo.
-        entry: of the zoo; None for one from a file.
-        option: what followed its name after a colon.
-        features: the columns after ``@``; None if there are none of its own.
+        model: the model of a file; None for a zoo model.
+        entry: the entry of a zoo model; None for a model from a file.
+        option: the text after the colon of a zoo model's name.
+        features: the columns after ``@``; None without ``@``.
     """
 
     model: Model | None = None
@@ -34,15 +34,15 @@ class Asked:
 
     @property
     def lags(self) -> int:
-        """How many predecessors its rows need."""
+        """How many previous rows a row of the model needs."""
         return 0 if self.entry is None else self.entry.lags(self.option)
 
 
-Loaded = Mapping[str, Asked]
+Loaded = Mapping[str, RequestedModel]
 
 
 def load_all(specs: Sequence[str]) -> Loaded:
-    """The models of several texts, by these texts.
+    """Load the models of several specifications; the keys are the specifications.
 
     >>> load_all(["linear@a", "linear@a,b"])["linear@a,b"].features
     ('a', 'b')
@@ -52,18 +52,18 @@ def load_all(specs: Sequence[str]) -> Loaded:
     return {spec: _load(spec) for spec in specs}
 
 
-def _load(spec: str) -> Asked:
+def _load(spec: str) -> RequestedModel:
     name, features = _own_features(spec)
     if name.endswith(".py"):
         raise ModelError(f"Name the model in {name}: {name}:NAME.")
     if ".py:" in name:
-        return Asked(model=load_model(name), features=features)
+        return RequestedModel(model=load_model(name), features=features)
     entry, option = zoo.parse(name)
-    return Asked(entry=entry, option=option, features=features)
+    return RequestedModel(entry=entry, option=option, features=features)
 
 
 def _own_features(spec: str) -> tuple[str, tuple[str, ...] | None]:
-    """The text before ``@`` and the columns after it; a folder may have an ``@`` in its name."""
+    """The text before ``@``, and the columns after it; folder names may contain ``@`` too."""
     name, at, text = spec.rpartition("@")
     if not at or ".py" in text:
         return spec, None
@@ -77,7 +77,7 @@ def _own_features(spec: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 def load_model(spec: str) -> Model:
-    """The model ``file.py:name``; the name may be a ``wb.Model`` or a function that makes one."""
+    """The model ``file.py:name``: a ``wb.Model``, or a function that returns one."""
     file_name, _, name = spec.rpartition(":")
     module = _load_file(file_name)
     found = getattr(module, name, None) if name else None
@@ -96,7 +96,7 @@ def load_model(spec: str) -> Model:
     return found
 
 
-@functools.cache  # two models of one file are loaded once
+@functools.cache  # a file with two models is loaded once
 def _load_file(file_name: str) -> ModuleType:
     path = Path(file_name)
     if not path.is_file():
@@ -106,8 +106,8 @@ def _load_file(file_name: str) -> ModuleType:
     if module_spec is None or module_spec.loader is None:
         raise ModelError(f"{file_name!r} is not a Python file.")
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_name] = module  # dataclasses look their module up there
-    sys.path.insert(0, str(path.resolve().parent))  # its own imports stand beside it
+    sys.modules[module_name] = module  # dataclasses need to find their module here
+    sys.path.insert(0, str(path.resolve().parent))  # the file may import files beside it
     try:
         module_spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -119,7 +119,7 @@ def _load_file(file_name: str) -> ModuleType:
 
 
 def _line_in(file_name: str, error: BaseException) -> str:
-    """Where in the user's file an error arose."""
+    """The line of the user's file at which an error arose."""
     path = Path(file_name).resolve()
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]

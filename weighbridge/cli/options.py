@@ -1,4 +1,4 @@
-"""The options that commands share, and the method and the reporter that they ask for."""
+"""Options that several commands have, and the method and the reporter that they select."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A wb.Model in a file (file.py:name), or a model of the zoo (linear, mixture:5; "
-        "see `weighbridge models`). With @A,B behind it it takes these columns: linear@a,b.",
+        "see `weighbridge models`). Add @A,B to use only these columns: linear@a,b.",
     ),
 ]
 DataArgument = Annotated[
@@ -35,21 +35,22 @@ DataArgument = Annotated[
         metavar="DATA", help="A CSV, Parquet or NPZ file, or - for CSV on standard input."
     ),
 ]
-TargetOption = Annotated[str | None, typer.Option("--target", help="Column that is predicted.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Column to predict.")]
 FeaturesOption = Annotated[
     str | None,
     typer.Option(
         "--features",
-        help="Columns to use besides the target: A,B,... (default: all numeric ones). One model's "
-        "own follow its name: linear@a,b linear@a,b,c.",
+        help="Columns to use besides the target: A,B,... (default: all numeric ones). For the "
+        "columns of one model write them after its name: linear@a,b linear@a,b,c.",
     ),
 ]
 StandardiseOption = Annotated[
     bool,
     typer.Option(
         "--standardise",
-        help="Scale each column but the target to mean 0 and standard deviation 1 first. For a "
-        "model from a file true/false, 'weight' and what --schema calls int stay as they are.",
+        help="First scale each column except the target to mean 0 and standard deviation 1. For a "
+        "model from a file, columns of true/false, 'weight' and int columns of --schema are not "
+        "scaled.",
     ),
 ]
 MethodOption = Annotated[
@@ -69,9 +70,7 @@ ParticlesOption = Annotated[
 IslandsOption = Annotated[
     int | None, typer.Option("--islands", min=1, help="Independent populations, for the error bar.")
 ]
-ChunkOption = Annotated[
-    int | None, typer.Option("--chunk-size", min=1, help="Rows brought in at once.")
-]
+ChunkOption = Annotated[int | None, typer.Option("--chunk-size", min=1, help="Rows in each chunk.")]
 BatchOption = Annotated[
     int | None, typer.Option("--batch-size", min=1, help="Rows of a mini-batch.")
 ]
@@ -79,12 +78,13 @@ BadRowOption = Annotated[
     OnBadRow,
     typer.Option(
         "--on-bad-row",
-        help="raise, or leave such rows out and count them: skip, or quarantine them in a file.",
+        help="raise an error; skip: leave bad rows out and count them; quarantine: also write them "
+        "to a file.",
     ),
 ]
 QuarantineOption = Annotated[
     Path | None,
-    typer.Option("--quarantine", help="File that quarantined rows are appended to (JSON lines)."),
+    typer.Option("--quarantine", help="File to which bad rows are appended (JSON lines)."),
 ]
 SchemaOption = Annotated[
     str | None,
@@ -94,7 +94,7 @@ ToleranceOption = Annotated[
     float | None,
     typer.Option(
         "--tolerance",
-        help="Standard error of the log evidence (nats) to reach, by adding islands.",
+        help="Add islands until the standard error of the log evidence (nats) is below this.",
     ),
 ]
 TimeLimitOption = Annotated[
@@ -121,16 +121,16 @@ def choose_method(
     reservoir: int | None = None,
     half_life: float | None = None,
 ) -> str | Method:
-    """The method of that name with the settings given; MethodError if it has no such setting.
+    """The method of this name with the given settings; MethodError if it lacks one of them.
 
-    Without settings "auto" stays a name: what it is depends on the models.
+    Without settings "auto" stays a name, because the choice depends on the models.
     """
     from dataclasses import fields, replace
 
     from weighbridge.core.errors import MethodError
     from weighbridge.estimators.methods import resolve
 
-    chosen: Any = resolve(name)  # a dataclass, as every method is
+    chosen: Any = resolve(name)  # every method is a dataclass
     settings = {
         "num_particles": ("--particles", particles),
         "num_islands": ("--islands", islands),
@@ -151,7 +151,7 @@ def choose_method(
 
 
 def reporter_of(quiet: bool) -> Reporter:
-    """What shows the progress, unless it is to be quiet."""
+    """The reporter of progress, which shows nothing if ``quiet``."""
     from weighbridge.core.progress.rounds import choose_reporter
 
     return choose_reporter(not quiet)

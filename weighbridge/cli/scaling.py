@@ -1,4 +1,4 @@
-"""Columns scaled to mean 0 and standard deviation 1: their moments, in one pass over blocks."""
+"""Columns scaled to mean 0 and standard deviation 1; their moments from one pass over blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scales = Mapping[str, tuple[float, float]]
 def scaled(
     column: np.ndarray, mean: float | np.ndarray, deviation: float | np.ndarray
 ) -> np.ndarray:
-    """A column, or several along the last axis, without its mean and in standard deviations.
+    """(column - mean) / deviation, for one column or for several along the last axis.
 
     >>> scaled(np.array([1, 3]), 2.0, 1.0)
     array([-1.,  1.])
@@ -24,10 +24,10 @@ def scaled(
 
 
 def measure(blocks: Iterable[Mapping[str, np.ndarray]]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every column, over the rows in which all are finite.
+    """Mean and standard deviation of every column, over the rows in which all values are finite.
 
     Args:
-        blocks: plain columns by name, the same in every block.
+        blocks: one-dimensional columns by name, with the same names in every block.
 
     >>> measure([{"a": np.array([1.0, np.nan])}, {"a": np.array([3.0])}])
     {'a': (2.0, 1.0)}
@@ -44,7 +44,7 @@ def measure(blocks: Iterable[Mapping[str, np.ndarray]]) -> dict[str, tuple[float
         block = block[np.isfinite(block).all(axis=1)]
         if not len(block):
             continue
-        # Moments of two blocks combined without cancellation.
+        # Combine the moments of two blocks without cancellation.
         block_mean = block.mean(axis=0)
         total = count + len(block)
         shift = block_mean - mean
@@ -52,7 +52,7 @@ def measure(blocks: Iterable[Mapping[str, np.ndarray]]) -> dict[str, tuple[float
         mean = mean + shift * len(block) / total
         count = total
     if not count:
-        raise DataError("There are no rows to standardise by: in each of them a value is missing.")
+        raise DataError("--standardise finds no complete row: in each row a value is missing.")
     deviation = np.sqrt(squares / count)
     flat = [name for name, value in zip(names, deviation) if value == 0]
     if flat:

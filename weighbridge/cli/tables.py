@@ -1,4 +1,4 @@
-"""Tables that the command line is given, and how each of its models sees their rows."""
+"""Tables given to the command line, and the columns that each model gets of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from weighbridge import zoo
-from weighbridge.cli.named_models import Asked, Loaded
+from weighbridge.cli.named_models import Loaded, RequestedModel
 from weighbridge.cli.scaling import Scales, scaled
 from weighbridge.core.errors import DataError, ModelError
 from weighbridge.core.types import PyTree
@@ -29,7 +29,7 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table on disk or standard input, and which of its columns the models get."""
+    """A table on disk or on standard input, and the columns of it that models get."""
 
     data: str
     target: str | None = None
@@ -39,7 +39,7 @@ class InputTable:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Columns named by the user, or None for all that are numeric."""
+        """Columns named by the user, or None for all numeric columns."""
         if self.features is None:
             return None
         names = [name.strip() for name in self.features.split(",") if name.strip()]
@@ -48,7 +48,7 @@ class InputTable:
         return names
 
     def features_for(self, loaded: Loaded) -> list[str] | None:
-        """The features of all models together; None if one of them takes all that are numeric."""
+        """The features of all models together; None if one of them takes all numeric columns."""
         named = self.feature_names
         lists = [named if m.features is None else list(m.features) for m in loaded.values()]
         if any(names is None for names in lists):
@@ -62,14 +62,14 @@ class InputTable:
         return list(dict.fromkeys(name for names in lists for name in names or []))
 
     def open(self, loaded: Loaded, on_bad_row: RowPolicy = "raise") -> Source:
-        """Open the table, with all its numeric columns or just those that were named."""
+        """Open the table, with all numeric columns or only with the named ones."""
         columns, schema = self.request(loaded)
         return open_source(self.data, columns=columns, schema=schema, on_bad_row=on_bad_row)
 
     def request(self, loaded: Loaded) -> tuple[list[str] | None, dict[str, type] | None]:
-        """The columns to read and their types; None for all that are numeric, and as they come.
+        """The columns to read (None for all numeric ones), and their types (None to infer them).
 
-        Whole numbers in a column that was named become floats, unless a model is from a file.
+        Integers in a named column become floats, unless one of the models is from a file.
         """
         schema = self.types
         names = self.features_for(loaded)
@@ -85,17 +85,17 @@ class InputTable:
                 raise DataError(
                     f"--schema names {name!r}, which is neither in --features nor --target."
                 )
-        if all(asked.model is None for asked in loaded.values()):
+        if all(requested.model is None for requested in loaded.values()):
             schema = dict.fromkeys(columns, float) | schema
         return columns, schema or None
 
     @property
     def types(self) -> dict[str, type]:
-        """Types of columns that the user gave."""
+        """Types of columns given by the user."""
         return _parse_schema(self.schema)
 
     def count_rows(self, source: Source) -> int | None:
-        """Rows of the table, as far as they can be known before it is read."""
+        """The number of rows, if it can be known before the table is read; else None."""
         path = Path(self.data)
         if source.num_rows is None and path.suffix.lower() == ".csv" and path.is_file():
             return count_csv_rows(path)
@@ -113,9 +113,11 @@ def _parse_schema(text: str | None) -> dict[str, type]:
     return schema
 
 
-def check_question(loaded: Loaded, table: InputTable) -> None:
-    """Refuse models that do not describe the same thing: their evidences say nothing together."""
-    entries = {spec: asked.entry for spec, asked in loaded.items() if asked.entry is not None}
+def check_comparable(loaded: Loaded, table: InputTable) -> None:
+    """Refuse models of different data: their evidences cannot be compared."""
+    entries = {
+        spec: requested.entry for spec, requested in loaded.items() if requested.entry is not None
+    }
     describing = [spec for spec, entry in entries.items() if not entry.needs_target]
     predicting = [spec for spec, entry in entries.items() if entry.needs_target]
     if describing and predicting:
@@ -124,7 +126,9 @@ def check_question(loaded: Loaded, table: InputTable) -> None:
             "all columns: the evidences of different data cannot be compared."
         )
     models = {spec: entry.build(1, loaded[spec].option) for spec, entry in entries.items()}
-    models |= {spec: asked.model for spec, asked in loaded.items() if asked.model is not None}
+    models |= {
+        spec: requested.model for spec, requested in loaded.items() if requested.model is not None
+    }
     check_responses({spec: models[spec] for spec in loaded})
     if describing and table.target is not None:
         raise DataError(
@@ -140,20 +144,20 @@ def check_question(loaded: Loaded, table: InputTable) -> None:
             )
     if table.standardise and len(entries) < len(loaded) and table.target is None:
         raise DataError(
-            "--standardise scales every column but the target, and a model from a file does not "
-            "say which one it predicts: name that column with --target."
+            "--standardise scales every column except the target, and a model from a file does not "
+            "define which column it predicts: name that column with --target."
         )
 
 
-def longest_memory(loaded: Loaded) -> int:
-    """The most predecessors that a model needs: all of them are weighed on the rows after these."""
+def longest_lag(loaded: Loaded) -> int:
+    """The largest number of lags of a model; all models are compared on the rows after these."""
     longest = max(loaded, key=lambda spec: loaded[spec].lags)
     if not loaded[longest].lags:
         return 0
-    if any(asked.model is not None for asked in loaded.values()):
+    if any(requested.model is not None for requested in loaded.values()):
         raise DataError(
-            f"{longest} describes rows with their predecessors, and a model from a file gets its "
-            "rows as they are. Compare them in Python, both on the rows of wb.lagged."
+            f"{longest} needs the previous values of each row, and a model from a file does not "
+            "get them. Compare the models in Python, both on the rows of wb.lagged."
         )
     return loaded[longest].lags
 
@@ -161,37 +165,44 @@ def longest_memory(loaded: Loaded) -> int:
 def competitors_of(
     loaded: Loaded, table: InputTable, first: Columns, scales: Scales | None = None
 ) -> dict[str, Competitor]:
-    """Every model with its view of the table, of which the first rows are known."""
-    has_past = bool(longest_memory(loaded))
+    """Every model, with the function that makes its rows from those of the table.
+
+    Args:
+        loaded: the models.
+        table: the table.
+        first: the first rows of the table.
+        scales: means and standard deviations, to standardise; None does not.
+    """
+    has_past = bool(longest_lag(loaded))
     return {
-        spec: _from_file(asked, table, first, scales)
-        if asked.entry is None
-        else _from_zoo(asked, asked.entry, table, first, scales, has_past)
-        for spec, asked in loaded.items()
+        spec: _from_file(requested, table, first, scales)
+        if requested.entry is None
+        else _from_zoo(requested, requested.entry, table, first, scales, has_past)
+        for spec, requested in loaded.items()
     }
 
 
 def _from_file(
-    asked: Asked, table: InputTable, first: Columns, scales: Scales | None
+    requested: RequestedModel, table: InputTable, first: Columns, scales: Scales | None
 ) -> Competitor:
     """A model that reads columns by their names: all of them, or those after its ``@``."""
-    assert asked.model is not None
-    if asked.features is None and scales is None:
-        return Competitor(asked.model, as_it_is)
+    assert requested.model is not None
+    if requested.features is None and scales is None:
+        return Competitor(requested.model, as_it_is)
     kept = list(first)
-    if asked.features is not None:
-        kept = [*features_of(table, first, asked), *([table.target] if table.target else [])]
-    own = {n: scales[n] for n in scaled_features(table, first, asked)} if scales else {}
+    if requested.features is not None:
+        kept = [*features_of(table, first, requested), *([table.target] if table.target else [])]
+    own = {n: scales[n] for n in scaled_features(table, first, requested)} if scales else {}
 
     def view(columns: Columns) -> Columns:
         chosen = {name: columns[name] for name in kept}
         return chosen | {n: scaled(chosen[n], *scale) for n, scale in own.items()}
 
-    return Competitor(asked.model, view)
+    return Competitor(requested.model, view)
 
 
 def _from_zoo(
-    asked: Asked,
+    requested: RequestedModel,
     entry: zoo.Entry,
     table: InputTable,
     first: Columns,
@@ -203,22 +214,22 @@ def _from_zoo(
             f"The model {entry.name!r} predicts one column from the others: name it with "
             f"--target. There are {', '.join(first)}."
         )
-    names = features_of(table, first, asked)
+    names = features_of(table, first, requested)
     try:
-        model = entry.build(len(names), asked.option)
+        model = entry.build(len(names), requested.option)
     except ModelError as error:
         error.add_note(f"The columns are {', '.join(names)}: choose with --features.")
         raise
     if has_past:
         own = None if scales is None else [scales[name] for name in names]
-        return Competitor(model, functools.partial(_rows_of_series, entry, asked.lags, own))
+        return Competitor(model, functools.partial(_rows_of_series, entry, requested.lags, own))
     return Competitor(model, _rows_maker(entry, names, table, scales))
 
 
 def _rows_of_series(
     entry: zoo.Entry, num_lags: int, scales: Sequence[tuple[float, float]] | None, rows: PyTree
 ) -> PyTree:
-    """What a model sees of lagged features, value [n, d] and past [n, k, d]."""
+    """The rows of a model from lagged features, value [n, d] and past [n, k, d]."""
     if scales is not None:
         mean, deviation = np.transpose(scales)
         rows = {name: scaled(leaf, mean, deviation) for name, leaf in rows.items()}
@@ -227,32 +238,34 @@ def _rows_of_series(
     return entry.rows(np.hstack([rows["value"], rows["past"][:, :num_lags, 0]]), None)
 
 
-def features_of(table: InputTable, first: Columns, asked: Asked) -> list[str]:
-    """Feature columns of a model: its own, those of --features, or all numeric but the target."""
+def features_of(table: InputTable, first: Columns, requested: RequestedModel) -> list[str]:
+    """Feature columns of a model: after its @, of --features, or all numeric except the target."""
     if table.target is not None and table.target not in first:
         raise DataError(
             f"There is no column {table.target!r} for --target; there are {', '.join(first)}."
         )
-    names = list(asked.features or table.feature_names or ())
+    names = list(requested.features or table.feature_names or ())
     check_present(list(first), names)
     names = names or [name for name in first if name != table.target]
     if not names:
-        raise DataError("There is no column of numbers besides the target: there are no features.")
-    if asked.entry is not None or table.standardise:
+        raise DataError(
+            "The table has no numeric column besides the target: there are no features."
+        )
+    if requested.entry is not None or table.standardise:
         for name in names:
             if first[name].ndim != 1:
-                raise DataError(f"Column {name!r} is not a plain column of numbers.")
+                raise DataError(f"Column {name!r} does not hold one number in each row.")
     return names
 
 
-def scaled_features(table: InputTable, first: Columns, asked: Asked) -> list[str]:
+def scaled_features(table: InputTable, first: Columns, requested: RequestedModel) -> list[str]:
     """The columns that --standardise scales for a model.
 
-    Those of a model from a file may be an index or a count, which it needs as they are: true/false
-    and what --schema calls int, and the column 'weight', stay so.
+    Columns of a model from a file may be an index or a count, which must not be scaled. Columns of
+    true/false, int columns of --schema, and the column 'weight' are therefore left as they are.
     """
-    names = features_of(table, first, asked)
-    if asked.entry is not None:
+    names = features_of(table, first, requested)
+    if requested.entry is not None:
         return names
     as_they_are = {name for name, kind in table.types.items() if kind is int} | {"weight"}
     return [n for n in names if n not in as_they_are and first[n].dtype != np.bool_]
@@ -261,11 +274,11 @@ def scaled_features(table: InputTable, first: Columns, asked: Asked) -> list[str
 def columns_used(
     loaded: Loaded, table: InputTable, first: Columns, competitors: Mapping[str, Competitor]
 ) -> set[str] | None:
-    """The columns of the table whose gaps a model cannot bear; None if one may read them all."""
+    """The columns in which a model needs every value; None if a model may read all columns."""
     used: set[str] = {table.target} if table.target is not None else set()
-    for spec, asked in loaded.items():
-        if asked.entry is not None:
-            used |= set(features_of(table, first, asked))
+    for spec, requested in loaded.items():
+        if requested.entry is not None:
+            used |= set(features_of(table, first, requested))
             continue
         competitor = competitors[spec]
         read = columns_needed(competitor.model, competitor.view(first))
@@ -295,5 +308,5 @@ def stack_columns(columns: Columns, names: list[str], scales: Scales | None = No
 
 
 def note(text: str) -> None:
-    """Tell the user something beside the results."""
+    """Print a remark to standard error, apart from the results."""
     print(f"weighbridge: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Models from the command line on a feed: how each of them sees the rows of a table."""
+"""Models from the command line on a feed: the rows that each model gets of a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from weighbridge.cli.named_models import Asked, Loaded
+from weighbridge.cli.named_models import Loaded, RequestedModel
 from weighbridge.cli.tables import (
     Columns,
     InputTable,
     competitors_of,
     features_of,
-    longest_memory,
+    longest_lag,
     stack_columns,
 )
 from weighbridge.core.errors import DataError
@@ -30,18 +30,18 @@ from weighbridge.models.priors import Parameters
 from weighbridge.weighing.competitor import Competitor
 
 
-class Begun:
-    """A feed whose first rows were looked at; they come again when it is read.
+class PeekedFeed:
+    """A feed whose first rows were read to learn its columns; ``read`` still yields them.
 
     Args:
-        feed: what to look into.
-        stop: while it is not set, a feed that has no rows yet is waited for.
-        cursor: where a resumed run goes on. If it tells the columns, they count, and not those of
-            rows that are first by now because earlier ones are gone.
+        feed: the feed.
+        stop: the wait for the first rows ends when this event is set.
+        cursor: where a resumed run continues. If it holds the columns, they are used: the rows
+            from which they were learned may be gone, and the rows that come first now may differ.
 
     Attributes:
-        first: the first rows, or none in the columns of the cursor; None if the feed ended, or was
-            stopped, without one.
+        first: the first rows, or zero rows with the columns of the cursor; None if the feed ended,
+            or was stopped, before its first row.
     """
 
     def __init__(self, feed: Feed, stop: threading.Event, cursor: Cursor | None = None) -> None:
@@ -63,20 +63,20 @@ class Begun:
             if self.first is not None or stop.is_set():
                 break
         close = getattr(self._rest, "close", None)
-        if self.seekable and close is not None:  # it will be read anew, and need not stay open
+        if self.seekable and close is not None:  # it will be read again from the start
             close()
 
     @property
     def left_out(self) -> list[str]:
-        """Columns that do not hold numbers, as far as the feed tells them."""
+        """Columns that do not hold numbers, if the feed lists them."""
         return list(getattr(self._feed, "left_out", ()))
 
     def describe(self) -> str:
-        """As the feed itself."""
+        """The description of the feed itself."""
         return self._feed.describe()
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
-        """From a place on, or on from the rows that were looked at."""
+        """Read from the cursor; a feed that cannot seek is read from its first rows."""
         if self.seekable:
             yield from self._feed.read(cursor)
             return
@@ -86,12 +86,15 @@ class Begun:
 
 
 class Views:
-    """Rows of a table as the models take them; where they differ, under a name for each.
+    """Makes the rows of the models from those of a table.
+
+    If all models take the same rows, the result is these rows. Else it is a dict with the rows of
+    each kind of model by name.
 
     Args:
-        views: from columns to rows, by model.
-        names: the features, where the table is a series.
-        order: how many predecessors a row has; 0 for no series.
+        views: functions from columns to rows, by kind of model; the key "" if there is one kind.
+        names: the features, if the table is a series.
+        order: the number of previous values of a row; 0 if the table is not a series.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Views:
         self._lags = Lagged(order) if order else None
 
     def __call__(self, values: PyTree) -> PyTree:
-        """The rows that the models take."""
+        """The rows of the models."""
         if self._lags is not None:
             values = self._lags(stack_columns(values, self._names))
         if list(self._views) == [""]:
@@ -114,39 +117,43 @@ class Views:
         return None if tail is None else np.asarray(tail).tolist()
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``state`` returned."""
+        """Continue from a saved ``state``."""
         if self._lags is not None and state is not None:
             self._lags = Lagged(self._lags.order, np.array(state, np.float64))
 
 
-def see(loaded: Loaded, table: InputTable, first: Columns) -> tuple[dict[str, Model], Views]:
-    """The models, and what has to be done to rows of the table before these take them."""
+def models_and_views(
+    loaded: Loaded, table: InputTable, first: Columns
+) -> tuple[dict[str, Model], Views]:
+    """The models, and the views that make their rows from those of the table."""
     competitors = competitors_of(loaded, table, first)
-    order = longest_memory(loaded)
-    asked = next(iter(loaded.values()))  # of a series all models describe the same columns
-    names = features_of(table, first, asked) if order else []
+    order = longest_lag(loaded)
+    requested = next(iter(loaded.values()))  # all models of a series describe the same columns
+    names = features_of(table, first, requested) if order else []
     groups = {spec: _kind_of_view(loaded[spec]) for spec in loaded}
     if len(set(groups.values())) == 1:
         view = next(iter(competitors.values())).view
         return {spec: c.model for spec, c in competitors.items()}, Views({"": view}, names, order)
-    if "weight" in first and any(asked.model is not None for asked in loaded.values()):
+    if "weight" in first and any(requested.model is not None for requested in loaded.values()):
         raise DataError(
-            "A column 'weight' counts repeated rows of a model from a file, and a model of the zoo "
-            "takes it for a feature: watch them one by one, or rename the column."
+            "The column 'weight' counts repeated rows for a model from a file, but is a feature "
+            "for a model of the zoo: watch the models one by one, or rename the column."
         )
-    models = {spec: _seeing(c, groups[spec]) for spec, c in competitors.items()}
+    models = {spec: _taking_named_rows(c, groups[spec]) for spec, c in competitors.items()}
     views = {groups[spec]: c.view for spec, c in competitors.items()}
     return models, Views(views, names, order)
 
 
-def _kind_of_view(asked: Asked) -> str:
-    """Models of one kind take the same rows."""
-    kind = "table" if asked.entry is None else f"{asked.entry.rows.__name__}, {asked.lags}"
-    return kind if asked.features is None else f"{kind}, {','.join(asked.features)}"
+def _kind_of_view(requested: RequestedModel) -> str:
+    """The kind of a model's rows; models of one kind take the same rows."""
+    kind = (
+        "table" if requested.entry is None else f"{requested.entry.rows.__name__}, {requested.lags}"
+    )
+    return kind if requested.features is None else f"{kind}, {','.join(requested.features)}"
 
 
-def _seeing(competitor: Competitor, name: str) -> Model:
-    """The model, on rows in which its own are found by a name."""
+def _taking_named_rows(competitor: Competitor, name: str) -> Model:
+    """The model on dicts of rows, of which it takes the entry with this name."""
     model = copy.copy(competitor.model)
     model.log_likelihood = partial(_log_likelihood, competitor.model.require_rows(), name)
     if competitor.model.check_rows is not None:

@@ -1,4 +1,4 @@
-"""The command ``watch``: models weighed as rows arrive, until they end or a signal comes."""
+"""The command ``watch``: compare models while rows arrive, until they end or a signal comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weighbridge.cli.ending import EXIT_ERROR, answering, stopping
+from weighbridge.cli.ending import EXIT_ERROR, stopping, with_exit_codes
 from weighbridge.cli.options import (
     BadRowOption,
     BatchOption,
@@ -35,20 +35,20 @@ class WhatToDo(enum.StrEnum):
     COMPETE = "compete"
 
 
-@answering
+@with_exit_codes
 def watch(
     models_and_source: Annotated[
         list[str],
         typer.Argument(
             metavar="MODEL... SOURCE",
-            help="Models (as in `weighbridge evidence`), then where the rows come from: files, a "
+            help="Models (as in `weighbridge evidence`), then the source of the rows: files, a "
             "directory, - for JSON lines or CSV on standard input, or redis://HOST/DB?stream=NAME.",
         ),
     ],
     checkpoint: Annotated[
         Path,
         typer.Option(
-            "--checkpoint", metavar="DIR", help="Run directory; started again, it goes on."
+            "--checkpoint", metavar="DIR", help="Run directory; a second start continues the run."
         ),
     ],
     follow: Annotated[
@@ -62,7 +62,7 @@ def watch(
     particles: ParticlesOption = None,
     islands: IslandsOption = None,
     chunk_size: Annotated[
-        int, typer.Option("--chunk-size", min=1, help="Rows of an update.")
+        int, typer.Option("--chunk-size", min=1, help="Rows in each update.")
     ] = 500,
     batch_size: BatchOption = None,
     reservoir: Annotated[
@@ -70,22 +70,23 @@ def watch(
     ] = None,
     half_life: Annotated[
         float | None,
-        typer.Option("--half-life", help="Rows after which what was seen counts half."),
+        typer.Option("--half-life", help="Number of rows after which a row counts half."),
     ] = None,
     changes: Annotated[
         WhatToDo,
         typer.Option(
             "--changes",
-            help="At a change point: off (do not look for them), keep (tell), restart from the "
-            "prior, or compete (the changed world becomes a model of its own).",
+            help="Change points: off (do not test for them), keep (report them), restart (start "
+            "again from the prior), or compete (add 'changed here' as a competing model).",
         ),
     ] = WhatToDo.KEEP,
     false_alarm_rate: Annotated[
-        float, typer.Option("--false-alarm-rate", help="Of the change detector, per chunk.")
+        float,
+        typer.Option("--false-alarm-rate", help="False alarms of the change detector per chunk."),
     ] = 1e-3,
     identifier: Annotated[
         str | None,
-        typer.Option("--identifier", help="Field of JSON lines that tells rows that come twice."),
+        typer.Option("--identifier", help="Field that identifies a row: repeats are noticed."),
     ] = None,
     on_bad_row: BadRowOption = OnBadRow.RAISE,
     keep: Annotated[int, typer.Option("--keep", min=1, help="Checkpoints to keep.")] = 3,
@@ -97,10 +98,10 @@ def watch(
     ] = 60.0,
     quiet: QuietOption = False,
 ) -> None:
-    """Weigh models as rows arrive, through crashes and bad rows, until they end or it is stopped.
+    """Compare models while rows arrive. A run survives crashes and bad rows.
 
-    SIGINT and SIGTERM stop it cleanly, after the chunk under way if that ends within seconds, else
-    before it; a second one at once.
+    It ends with the rows, or on SIGINT or SIGTERM: after the current chunk if that ends within
+    seconds, else without it. A second signal stops it at once.
     """
     if len(models_and_source) < 2:
         raise typer.BadParameter("give one model or more, and then the source")
@@ -148,6 +149,6 @@ def watch(
         return
     display.say(
         f"{how} at row {watched.rows:,}, but not everything is in {checkpoint}: {watched.problem} "
-        f"Started again, the watch goes on from row {watched.saved_rows:,}."
+        f"If started again, the watch continues from row {watched.saved_rows:,}."
     )
     raise typer.Exit(EXIT_ERROR)

@@ -1,4 +1,4 @@
-"""The commands that weigh the rows of a table: ``evidence`` and ``compare``."""
+"""The commands on the rows of a table: ``evidence`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weighbridge.cli.ending import answering, giving_back
+from weighbridge.cli.ending import showing_partial_results, with_exit_codes
 from weighbridge.cli.options import (
     BadRowOption,
     BatchOption,
@@ -35,7 +35,7 @@ from weighbridge.cli.options import (
 )
 
 
-@answering
+@with_exit_codes
 def evidence(
     model: ModelArgument,
     data: DataArgument,
@@ -60,10 +60,10 @@ def evidence(
 ) -> None:
     """Log evidence of one model on a table.
 
-    Ctrl-C shows what there is by then, flagged, and exits with 130; a second one ends it at once.
+    Ctrl-C shows the result so far, with a flag, and exits with 130. A second Ctrl-C exits at once.
     """
     reporter = reporter_of(quiet)
-    with giving_back(reporter):
+    with showing_partial_results(reporter):
         from weighbridge.cli import commands
         from weighbridge.cli.tables import InputTable
         from weighbridge.core import checkpoint_file
@@ -88,7 +88,7 @@ def evidence(
             save_figure(result.plot(), plot)
 
 
-@answering
+@with_exit_codes
 def compare(
     models_and_data: Annotated[
         list[str],
@@ -117,12 +117,12 @@ def compare(
 ) -> None:
     """Bayes factors and probabilities of several models, in one pass over a table.
 
-    Ctrl-C shows what there is by then, flagged, and exits with 130; a second one ends it at once.
+    Ctrl-C shows the result so far, with a flag, and exits with 130. A second Ctrl-C exits at once.
     """
     if len(models_and_data) < 3:
         raise typer.BadParameter("give two models or more, and then the data")
     reporter = reporter_of(quiet)
-    with giving_back(reporter):
+    with showing_partial_results(reporter):
         from weighbridge.cli import commands
         from weighbridge.cli.tables import InputTable
         from weighbridge.plots.canvas import check_figure_place, save_figure

@@ -1,4 +1,4 @@
-"""What a user should know before trusting a result."""
+"""Flags of a result: what was found, what it means, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weighbridge.core.pickling import member_by_name
 
 
 class Status(enum.Enum):
-    """What a user should know before trusting a result; each member carries its remedy.
+    """A flag of a result: its label, its meaning for the log evidence, and its remedy.
 
     >>> Status.DIVERGED.remedy.startswith("Use a smaller step size")
     True
@@ -19,94 +19,96 @@ class Status(enum.Enum):
     OK = ("ok", "nothing unusual was seen", "None needed.")
     INTERRUPTED = (
         "interrupted",
-        "this is what there was when the run was stopped: fewer rows (num_observations), a path "
-        "that is not at its end (diagnostics['power_reached'] below 1: not the evidence, and "
-        "without an error), or an answer that was not checked",
-        "Run it again, and let it end.",
+        "the run was stopped before its end. The result may have fewer rows (num_observations), an "
+        "unfinished path (diagnostics['power_reached'] below 1: then it is not the evidence and "
+        "has no error), or an answer without its final checks",
+        "Run it again to the end.",
     )
     ERROR_UNKNOWN = (
         "error unknown",
         "the error of the log evidence cannot be stated",
-        "Run four or more islands (num_islands=16), and not SGAIS.published() or "
-        "SequentialSGMCMC, whose bias no spread over islands shows.",
+        "Run four or more islands (num_islands=16). Do not use SGAIS.published() or "
+        "SequentialSGMCMC: the spread over islands does not show their bias.",
     )
     ROUNDED = (
         "lost in rounding",
         "the log evidence is so large that double precision rounds it by more than a hundredth of "
-        "a nat: what smaller terms tell is lost, and models cannot be compared by it beyond the "
-        "standard error, which has the rounding in it",
-        "Look for rows or columns with huge values (diagnostics['largest_value'] names one): "
-        "correct them, leave them out, or rescale the column (subtract its mean and divide by its "
+        "a nat. Smaller differences between models are lost. The standard error includes this "
+        "rounding",
+        "Look for rows or columns with huge values (diagnostics['largest_value'] names one). "
+        "Correct them, leave them out, or rescale the column (subtract its mean and divide by its "
         "standard deviation).",
     )
     TOO_FEW_MOVES = (
         "moves forget too little",
-        "particles still knew where they had started after the moves of most steps, as they do "
-        "where there are many more parameters than the moves can follow: islands may then share "
-        "a bias, and the log evidence is likely to be too low by more than its error",
+        "in most steps the particles were still correlated with their positions before the moves. "
+        "This happens in models with very many parameters. Islands may then share a bias, and the "
+        "log evidence is likely to be too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
         "(num_particles), or a model with fewer parameters.",
     )
     HEATED = (
         "heated",
-        "mini-batch noise heats the particles, and the bias this causes in the log evidence "
-        "exceeds its spread",
-        "Use a smaller step size in the kernel or a larger batch_size; the estimated bias is "
-        "part of the standard error.",
+        "mini-batch noise heats the particles, and the bias that this causes in the log evidence "
+        "is larger than the spread over islands",
+        "Use a smaller step size in the kernel or a larger batch_size. The standard error includes "
+        "the estimated bias.",
     )
     MASS_MISSED = (
         "mass missed by the path",
-        "a mode holds more evidence than the path found there; the answer and the posterior are by "
-        "importance sampling in that mode, and by the path elsewhere",
-        "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
-        "may exist. Check whether such a mode is meant: a prior that contradicts the data makes "
-        "one, and so does a narrow peak of the likelihood. Tighten the prior around what is meant.",
+        "a mode holds more evidence than the path found in it. In this mode the answer and the "
+        "posterior come from importance sampling, elsewhere from the path",
+        "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
+        "more such modes. Check whether you want this mode in the model: it may come from a prior "
+        "that contradicts the data, or from a narrow peak of the likelihood. If not, use a "
+        "narrower prior that excludes it.",
     )
     FLAT = (
         "flat likelihood",
-        "the log-likelihood was the same at every prior draw: either the data say nothing about "
-        "the parameters, and the answer is exact, or all that they say is in a region that no "
-        "draw hit, and the log evidence is too low by an amount that no error shows",
+        "the log-likelihood was the same at every draw from the prior. Either it does not depend "
+        "on the parameters, and the answer is exact; or it differs only in a region that no draw "
+        "hit, and the log evidence is too low by an unknown amount that the standard error does "
+        "not include",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
-        "(num_particles), or a prior that is closer to where the likelihood is not flat.",
+        "(num_particles), or a prior that is closer to the region where the likelihood varies.",
     )
     DRIFTING = (
         "still drifting",
-        "particles at the end of the path went on drifting when moved on: they have lagged behind, "
-        "and the log evidence is likely to be too low",
+        "the particles drifted when they were moved further at the end of the path: they had "
+        "lagged behind the path, and the log evidence is likely to be too low",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
         'moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
     )
     PATH_LOST = (
         "path lost mass",
-        "a bridge, at the end or on the way of a stream, finds clearly more evidence than the path "
-        "did; the answer is the bridge's, or goes on from there, and the path's error is not to be "
-        "believed",
-        "Use more particles, a smaller noise, or smaller chunks, and compare diagnostics"
-        "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is what a stream's "
-        "path was put right by.",
+        "a bridge, at the end or during a stream, finds clearly more evidence than the path. The "
+        "answer is that of the bridge, or continues from there; do not trust the error of the path",
+        "Use more particles, a smaller noise, or smaller chunks. Compare diagnostics"
+        "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is the correction "
+        "that was added to the path of a stream.",
     )
     BRIDGE_SHORT = (
         "bridge falls short",
         "the path finds clearly more evidence than the bridge at the end, whose Gaussian does not "
-        "reach all modes; the answer is the path's",
-        "Compare diagnostics['path_log_evidence'] with ['bridge_log_evidence']; declare components "
+        "cover all modes. The answer is that of the path",
+        "Compare diagnostics['path_log_evidence'] with ['bridge_log_evidence']. Declare components "
         "that may be permuted as exchangeable, and use more particles.",
     )
     NOISY = (
         "mini-batches too noisy",
-        "the log density varies more over mini-batches than is allowed, and the bias this may "
-        "cause in the path's log evidence, which is in the path's error, exceeds its spread; of an "
-        "answer by the bridge the noise of its own batches is in the error, but moves that "
-        "followed noise may have lost modes for both",
-        "Raise batch_size: from the number of rows on, all of them are used where batches are too "
-        "noisy, which takes long (by default, up to 131,072 rows in memory). Or parametrise the "
-        "model so that its posterior is nearer to a Gaussian.",
+        "the log density varies more over mini-batches than allowed. The bias that this may cause "
+        "in the log evidence of the path is larger than the spread over islands; the error of the "
+        "path includes it. The error of a bridge includes the noise of its own batches. But noisy "
+        "moves may have lost modes for both",
+        "Raise batch_size. If it is at least the number of rows, all rows are used where batches "
+        "are too noisy, which takes long (the default for up to 131,072 rows in memory). Or "
+        "parametrise the model so that its posterior is closer to a Gaussian.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",
-        "some particles had log-likelihood -inf, and too few were left to reach the target ESS",
+        "some particles had a log-likelihood of -inf, and the others were too few to reach the "
+        "target ESS",
         "Use more particles, or a prior that gives every observation a positive density.",
     )
     DIVERGED = (
@@ -116,12 +118,12 @@ class Status(enum.Enum):
     )
     STALLED = (
         "annealing stalled",
-        "the annealing schedule did not reach the end within its step limit",
+        "the annealing schedule did not reach its end within the allowed number of steps",
         "Use smaller chunks, more particles, or more moves per annealing step.",
     )
     LOW_ESS = (
         "few effective particles",
-        "the weights have degenerated to a handful of particles",
+        "a few particles hold almost all of the weight",
         "Switch resampling on, or use more particles or a higher target_ess.",
     )
     ISLANDS_DISAGREE = (
@@ -137,34 +139,35 @@ class Status(enum.Enum):
     )
     UNADJUSTED = (
         "moves are not adjusted",
-        "the moves have no accept test, so they sample their target with a bias that depends on "
-        "the step size and is not in the standard error",
-        'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence stands '
-        "still.",
+        "the moves have no accept/reject test, so they sample their target with a bias that "
+        "depends on the step size. The standard error does not include this bias",
+        'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence no longer '
+        "changes.",
     )
     RESTARTED = (
         "restarted at changes",
-        "the run began anew from the prior wherever the data seemed to change; the log evidence is "
-        "that of a model that forgot its past at these rows, which were chosen after seeing the "
-        "data, and the posterior that of the rows since the last",
-        "See diagnostics['restarts']. Compare it only with models that restarted at the same rows, "
-        'or use wb.Changes(policy="keep").',
+        "the run started again from the prior at each row where a change was found. The log "
+        "evidence is that of a model with new parameters from each of these rows on, and the rows "
+        "were chosen after seeing the data. The posterior uses only the rows since the last one",
+        "See diagnostics['restarts']. Compare the result only with models that restarted at the "
+        'same rows, or use wb.Changes(policy="keep").',
     )
     RESERVOIR = (
         "reservoir in use",
-        "mini-batches come from a reservoir that is smaller than the data seen",
-        "Raise `reservoir`, or give the data as an array so that every row can be reached.",
+        "mini-batches come from a reservoir that holds only a sample of the rows so far",
+        "Raise `reservoir`, or give the data as an array so that every row can be used.",
     )
     PAST_SAMPLED = (
         "past from a sample",
-        "the model was added later, and what came before is known to it by a sample of the rows "
-        "alone; the error that this makes is in its standard error, and stays",
-        "Add it with a source that can be read again, add(name, model, source), or from the start.",
+        "the model was added later, and used only a sample of the rows before that. Its standard "
+        "error includes the error that this causes, which later rows do not reduce",
+        "Add the model with a source that can be read again, add(name, model, source), or add it "
+        "at the start.",
     )
     TOLERANCE_NOT_REACHED = (
         "tolerance not reached",
-        "the standard error is still above the tolerance that was asked for",
-        "Allow more time_limit, or use more particles.",
+        "the standard error is larger than the requested tolerance",
+        "Use a longer time_limit, or more particles.",
     )
 
     def __init__(self, label: str, meaning: str, remedy: str) -> None:

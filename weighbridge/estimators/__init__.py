@@ -1,1 +1,1 @@
-"""Evidence estimators: the annealing core, and the methods on it."""
+"""Evidence estimators: the annealing loop, and the methods that use it."""

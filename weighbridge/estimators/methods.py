@@ -37,7 +37,7 @@ def resolve(method: str | Method) -> Method:
     >>> resolve("published").num_particles
     10
     """
-    # A class has the attributes of its objects: wb.SMC is no method, wb.SMC() is.
+    # A class has the attributes of its objects, but wb.SMC is not a method; wb.SMC() is.
     if isinstance(method, Method) and not isinstance(method, type):
         return method
     if not isinstance(method, str):
@@ -50,9 +50,9 @@ def resolve(method: str | Method) -> Method:
 
 
 def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict[str, str]]:
-    """A method that suits the models, and what a result should tell of the choice.
+    """A method that suits the models, and a remark on the choice for the result.
 
-    "auto" is SGAIS, which takes rows one by one, and SMC where a model has no rows.
+    "auto" is SGAIS, or SMC if a model has a total log-likelihood.
 
     >>> import numpyro.distributions as dist
     >>> whole = Model({"m": dist.Normal(0, 1)}, total_log_likelihood=lambda p: -p["m"] ** 2)
@@ -69,7 +69,7 @@ def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict
 
 
 def resolve_sequential(method: str | Method) -> SequentialMethod:
-    """A method that takes rows as they come, or an error for one that needs them all."""
+    """A sequential method; an error for a method that needs all rows at once."""
     chosen = resolve(method)
     if not isinstance(chosen, SequentialMethod):
         raise MethodError(

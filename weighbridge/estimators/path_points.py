@@ -1,4 +1,4 @@
-"""The points of a run's path: what was known after each piece of the rows."""
+"""The points of a run's path: evidence, error, steps and ESS after each chunk of rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from weighbridge.results.trace import Trace
 
-# Points of a path that are kept: a stream may have no end.
+# Most points of a path that are kept, because a stream may have no end.
 LONGEST_PATH = 8192
 
 
 class PathPoint(NamedTuple):
-    """What was known after some rows.
+    """The state of a run after some rows.
 
     Attributes:
-        rows: seen so far, repeated rows counted.
-        log_evidence: of them.
+        rows: number of rows so far, with repeated rows counted.
+        log_evidence: of these rows.
         std_error: of the log evidence.
-        annealing_steps: taken since the point before.
-        ess: effective particles of an island, on average.
+        annealing_steps: steps since the point before.
+        ess: effective particles of an island, averaged over islands.
         temperature: of the moves, for methods that measure it.
     """
 
@@ -34,7 +34,7 @@ class PathPoint(NamedTuple):
     temperature: float = math.nan
 
 
-# Columns of saved paths and of traces: those of methods that measure a temperature, and of others.
+# Columns of saved paths and of traces, for methods that measure a temperature and for others.
 WITH_TEMPERATURE = PathPoint._fields
 WITHOUT_TEMPERATURE = PathPoint._fields[:-1]
 
@@ -49,7 +49,7 @@ def path_array(path: Sequence[PathPoint], num_columns: int) -> np.ndarray:
 
 
 def path_points(array: np.ndarray) -> list[PathPoint]:
-    """The path that ``path_array`` made an array of.
+    """The inverse of ``path_array``.
 
     >>> path_points(np.array([[5.0, -7.0, 0.1, 3.0, 99.0]]))[0].ess
     99.0
@@ -69,7 +69,7 @@ def path_trace(path: Sequence[PathPoint], columns: Sequence[str]) -> Trace:
 
 
 def shortened(path: list[PathPoint]) -> list[PathPoint]:
-    """A path with every two points of its older half made one, which took the steps of both.
+    """A path in which pairs of points of the older half are merged; their steps are added.
 
     >>> path = [PathPoint(1.0, -1.0, 0.1, 3.0, 9.0), PathPoint(2.0, -2.0, 0.1, 4.0, 9.0)] * 2
     >>> shortened(path)[0].rows, shortened(path)[0].annealing_steps, len(shortened(path))

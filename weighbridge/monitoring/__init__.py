@@ -1,1 +1,1 @@
-"""A run that is watched: events, checkpoints, a display and a report."""
+"""Long unattended runs: the watch, its events, checkpoints, display and report."""

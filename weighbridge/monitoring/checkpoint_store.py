@@ -1,4 +1,4 @@
-"""A folder of checkpoints: when to write one, which to keep, and which to go on from."""
+"""A folder of checkpoints: when to write one, which to keep, and from which to resume."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from weighbridge.core import checkpoint_file
 from weighbridge.core.atomic_write import remove_leftovers
 from weighbridge.core.errors import CheckpointError, MethodError
 
-# Seconds after which a checkpoint that could not be written is tried again, whether rows come or
-# not; twice as many after each failure, up to the longest.
+# Seconds until a failed checkpoint is tried again, with or without new rows. The pause doubles
+# after each failure, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
 NAME = r"checkpoint-(?P<number>\d{8,12})-(?P<rows>\d{1,18})\.safetensors"
 
@@ -25,12 +25,12 @@ class Saveable(Protocol):
     """A run that can be saved, such as ``wb.Online`` or ``wb.OnlineComparison``."""
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
-        """Write it to one file, whole or not at all."""
+        """Write the run to one file, completely or not at all."""
         ...
 
 
 class Saved(NamedTuple):
-    """What became of a checkpoint: where it is, or why it could not be written."""
+    """The result of saving a checkpoint: its path, or the reason why it failed."""
 
     path: Path | None
     rows: int
@@ -38,7 +38,7 @@ class Saved(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """The checkpoint to go on from, and what is to be told about newer ones and versions."""
+    """The checkpoint to resume from, and notices about unreadable newer ones and versions."""
 
     path: Path
     rows: int
@@ -49,10 +49,10 @@ class CheckpointStore:
     """The last checkpoints of a run, in a folder of their own.
 
     Args:
-        directory: the folder; it is made if need be.
+        directory: the folder; it is created if it does not exist.
         keep: how many checkpoints to keep.
-        every_rows: rows after which the next one is due; None does not count them.
-        every_seconds: seconds after which the next one is due; None does not look at the clock.
+        every_rows: rows after which the next checkpoint is due; None: rows do not matter.
+        every_seconds: seconds after which the next checkpoint is due; None: time does not matter.
 
     >>> import tempfile
     >>> import weighbridge as wb
@@ -97,13 +97,13 @@ class CheckpointStore:
             )
         remove_leftovers(self.directory, NAME)
         self._rows, self._time = 0, time.monotonic()
-        self._pause: float | None = None  # until the next try; None unless the last one failed
+        self._pause: float | None = None  # seconds until the next try; None unless a save failed
 
     def due(self, rows: int) -> bool:
-        """Whether it is time for the next checkpoint, after so many rows.
+        """Whether the next checkpoint is due after so many rows.
 
-        A run that goes on from a checkpoint begins to count there once ``latest`` was asked. One
-        that could not be written is due again after a while, also without new rows.
+        In a resumed run, rows and seconds count from the call of ``latest``. A failed checkpoint
+        is due again after a pause, also without new rows.
         """
         waited = time.monotonic() - self._time
         if self._pause is not None and waited >= self._pause:
@@ -121,16 +121,16 @@ class CheckpointStore:
         *,
         on_failure: Literal["raise", "report"] = "raise",
     ) -> Saved:
-        """Write a checkpoint, and then remove the oldest ones beyond those to keep.
+        """Write a checkpoint, then remove the oldest ones that are not to be kept.
 
         Args:
-            run: what to save.
-            rows: that it has seen.
-            extra: plain values to keep beside it, such as the cursor of its source.
-            on_failure: "raise" a ``CheckpointError``, or "report" the problem in what is returned,
-                so that a run goes on; the older checkpoints are there either way.
+            run: the run to save.
+            rows: the number of rows that it has seen.
+            extra: plain values to save with it, such as the cursor of its source.
+            on_failure: "raise" a ``CheckpointError``, or "report" the problem in the return value,
+                so that the run can continue. Older checkpoints are kept in both cases.
         """
-        # After a failure too: a full disk is not tried again with every chunk.
+        # Also after a failure, so that a full disk is not tried again with every chunk.
         self._rows, self._time = rows, time.monotonic()
         try:
             path = self.directory / f"checkpoint-{self._next_number():08d}-{rows}.safetensors"
@@ -146,7 +146,7 @@ class CheckpointStore:
         return Saved(path, rows)
 
     def _prune(self) -> None:
-        """Remove old checkpoints; where that fails they are removed after the next one."""
+        """Remove old checkpoints; if this fails, it is tried again after the next one."""
         with contextlib.suppress(CheckpointError):
             for _, _, old in self._found()[self.keep :]:
                 with contextlib.suppress(OSError):
@@ -155,8 +155,8 @@ class CheckpointStore:
     def latest(self) -> Latest | None:
         """The newest checkpoint that can be read, or None if there is none.
 
-        Damaged ones are passed over, and told; if there are checkpoints and none can be read,
-        that is a ``CheckpointError``.
+        Damaged checkpoints are skipped, with a notice. If there are checkpoints and none can be
+        read, a ``CheckpointError`` is raised.
         """
         notices = []
         found = self._found()

@@ -1,4 +1,4 @@
-"""What a watch has seen, appended to a file of JSON lines as it happens."""
+"""The events of a watch, appended to a file of JSON lines when they happen."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ EVENTS = "events.jsonl"
 class EventLog:
     """A file of JSON lines, each with its kind, its time and the rows seen until then.
 
-    A line is written at once and whole. Half a line that a crash has left is closed before the
-    first new one. What cannot be written is told, and lost: a full disk does not stop a watch.
+    Each line is written at once, in one piece. If a crash left a partial line, it is ended before
+    the next event. An event that cannot be written is lost, with a warning: a full disk does not
+    stop a watch.
 
     Args:
         path: the file; lines are appended to it.
-        warn: is told what could not be written.
+        warn: called with a message if an event cannot be written.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "events.jsonl"
@@ -49,7 +50,7 @@ class EventLog:
             with open(self.path, "a+b", buffering=0) as file:
                 file.write((self._closing(file) + text).encode())
         except OSError as error:
-            if not self._failing:  # once is enough, until it works again
+            if not self._failing:  # warn once, until writing works again
                 self._warn(f"{self.path} cannot be written ({error.strerror}); the watch goes on.")
             self._failing = True
         else:
@@ -57,7 +58,7 @@ class EventLog:
 
     @staticmethod
     def _closing(file: Any) -> str:
-        """The end of a line that was left without one."""
+        """A newline if the last line of the file has none, else nothing."""
         if file.seek(0, 2) == 0:
             return ""
         file.seek(-1, 2)
@@ -65,7 +66,7 @@ class EventLog:
 
 
 def describe_error(error: BaseException | None) -> str:
-    """An error in one text: its message alone where that says what is wrong and what to do.
+    """An error as one text; the type of the error is left out for errors of weighbridge.
 
     >>> describe_error(WeighbridgeError("No row. Give one.")), describe_error(KeyError("a"))
     ('No row. Give one.', "KeyError: 'a'")
@@ -78,7 +79,7 @@ def describe_error(error: BaseException | None) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: numbers that are not finite are null, a status is its name.
+    """A value for JSON: numbers that are not finite become null, a status becomes its name.
 
     >>> plain({"a": np.float64(1.5), "b": (float("inf"), Status.LOW_ESS)})
     {'a': 1.5, 'b': [None, 'LOW_ESS']}

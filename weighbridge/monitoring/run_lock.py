@@ -1,4 +1,4 @@
-"""One watch in a run directory: a lock that the system lets go when its process dies."""
+"""Only one watch in a run directory: a lock that the system releases when its process ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from weighbridge.core.errors import CheckpointError, InUseError
 LOCK = "watch.lock"
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-# More than a lock file of ours holds.
+# Bytes to read; a lock file of ours is shorter.
 LONGEST = 4096
 
 
 class Holder(NamedTuple):
-    """Who holds a run directory: process, host and since when."""
+    """The holder of a run directory: process, host, and the time when it took the lock."""
 
     process: int
     host: str
@@ -35,15 +35,15 @@ class Holder(NamedTuple):
 
 @contextlib.contextmanager
 def locked(directory: Path, warn: Callable[[str], None]) -> Iterator[None]:
-    """A block that has a run directory for itself; it is made if need be.
+    """A block with exclusive use of a run directory, which is created if it does not exist.
 
-    The lock is that of the system (``flock``) on the file ``watch.lock``, and ends with the block
-    or with the process, however that ends. The file stays, and says who has the lock. Where the
-    file system has no locks, what the file says is believed as far as it can be checked.
+    The lock is a lock of the system (``flock``) on the file ``watch.lock``. It ends with the block
+    or with the process, however the process ends. The file stays, and names the holder of the
+    lock. On a file system without locks the text of the file is used, as far as it can be checked.
 
     Args:
         directory: the run directory.
-        warn: is told where there are no locks.
+        warn: called with a message if the file system has no locks.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -66,7 +66,7 @@ def locked(directory: Path, warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def _take(descriptor: int, directory: Path, warn: Callable[[str], None]) -> None:
-    """Take the lock, or refuse."""
+    """Take the lock, or raise an ``InUseError``."""
     try:
         if not _lock(descriptor):
             raise _in_use(directory, _read(descriptor))
@@ -102,7 +102,7 @@ def _open(directory: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the lock is ours now; an ``OSError`` where there are no locks."""
+    """Try to take the lock; False if another process has it, ``OSError`` without locks."""
     try:
         fcntl: Any = importlib.import_module("fcntl")
     except ImportError as error:
@@ -117,7 +117,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _read(descriptor: int) -> Holder | None:
-    """Who the file says it is; None if it does not say, or nobody who can be understood."""
+    """The holder that the file names; None if it names none, or cannot be parsed."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         said = json.loads(os.read(descriptor, LONGEST))
@@ -129,7 +129,7 @@ def _read(descriptor: int) -> Holder | None:
 
 
 def _write(descriptor: int, holder: Holder | None) -> None:
-    """Say who it is; a full disk is no reason not to run, for the lock is not in the text."""
+    """Write the holder to the file; failures are ignored, because the lock is not the text."""
     text = b""
     if holder is not None:
         said = {"pid": holder.process, "host": holder.host, "since": holder.since}
@@ -145,14 +145,14 @@ def _ourselves() -> Holder:
 
 
 def _may_run(holder: Holder) -> bool:
-    """Whether that process may still be there, as far as this host can tell."""
+    """Whether that process may still run, as far as this host can check."""
     if holder.host != socket.gethostname():
         return True
     try:
         os.kill(holder.process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is someone else's
+    except OSError:  # a process of another user
         return True
     return True
 

@@ -1,4 +1,4 @@
-"""What a watch shows while it runs: a table on a terminal, plain lines elsewhere."""
+"""The display of a running watch: a table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-# Seconds between two lines, where there is no terminal.
+# Seconds between two lines without a terminal.
 BETWEEN_LINES = 5.0
-# What is done is told if it lasts so long (seconds), where there is no terminal.
+# Without a terminal, an activity is announced only if it lasts this long (seconds).
 PATIENCE = 0.5
-# The rate is that of so many chunks of late.
+# The rate is computed over this many recent chunks.
 RECENT = 20
 
 
 class State(NamedTuple):
-    """What there is to show.
+    """The state of a watch, as shown after a chunk.
 
     Attributes:
-        rows: seen so far.
+        rows: number of rows so far.
         log_evidences: by model.
-        std_errors: likewise.
-        probabilities: likewise.
-        last_change: in words; empty if there was none.
-        bad_rows: left out, in words; empty if there were none.
-        flags: models that ask for caution, in words.
+        std_errors: by model.
+        probabilities: by model.
+        last_change: text about the last change point; empty if there was none.
+        bad_rows: text about bad rows that were left out; empty if there were none.
+        flags: text with the names of flagged models; empty if there are none.
         probability_errors: by model.
     """
 
@@ -48,36 +48,36 @@ class State(NamedTuple):
     probability_errors: Mapping[str, float] = MappingProxyType({})
 
     def probability(self, name: str) -> str:
-        """The probability of a model with its error, where that is known and shows."""
+        """The probability of a model, with its error if that is known and not negligible."""
         error = self.probability_errors.get(name, math.nan)
         shown = f" +- {error:.2g}" if error >= 5e-5 else ""
         return f"{self.probabilities[name]:.4f}{shown}"
 
 
 class Display(Protocol):
-    """Told the state after every chunk, and what else should be said."""
+    """Shows the state after every chunk, and messages."""
 
     def show(self, state: State) -> None:
-        """A chunk was absorbed."""
+        """Show the state after a chunk."""
         ...
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Show a message."""
         ...
 
     def close(self) -> None:
-        """The watch has ended, well or not."""
+        """End the display; the watch has ended, with or without an error."""
         ...
 
 
 class Rate:
-    """Rows a second, of late."""
+    """Rows per second over the recent chunks."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque(maxlen=RECENT)
 
     def after(self, rows: int, now: float | None = None) -> float:
-        """The rate when so many rows have been seen; NaN at first.
+        """The rate after so many rows; NaN at the first call.
 
         >>> rate = Rate()
         >>> rate.after(0, now=0.0), rate.after(500, now=2.0)
@@ -89,20 +89,20 @@ class Rate:
 
 
 class Quiet:
-    """Shows nothing but what must be said."""
+    """Shows messages only."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
 
     def show(self, state: State) -> None:
-        """Show nothing."""
+        """Does nothing."""
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print a message on one line."""
         print(f"weighbridge: {text}", file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing to tidy up."""
+        """Does nothing."""
 
 
 class Lines(Quiet):
@@ -116,14 +116,14 @@ class Lines(Quiet):
         self._delayed = Delayed()
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
-        """What is done now, if it lasts: a line for the first time."""
+        """Print the current activity if it lasts; each text is printed only once."""
         self._delayed.cancel()
         if text in self._announced:
             return
         self._delayed.start(0.0 if at_once else PATIENCE, self._tell, text)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Cancel a pending announcement."""
         self._delayed.cancel()
 
     def _tell(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Lines(Quiet):
         self.say(f"{text} ...")
 
     def show(self, state: State) -> None:
-        """A line, unless there was one just now."""
+        """Print a line, unless the last one was less than five seconds ago."""
         self._delayed.cancel()
         rate = self._rate.after(state.rows)
         if time.perf_counter() < self._next:
@@ -146,7 +146,7 @@ class Lines(Quiet):
 
 
 class OnTerminal(Quiet):
-    """A table that is drawn anew after every chunk, and below it what is done now."""
+    """A table that is redrawn after every chunk, with the current activity below it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
@@ -160,22 +160,22 @@ class OnTerminal(Quiet):
         self._live.start()
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
-        """What is done now, below the table."""
+        """Show the current activity below the table."""
         if text != self._doing:
             self._doing = text
             self._draw()
 
     def show(self, state: State) -> None:
-        """The table as it is now."""
+        """Redraw the table."""
         self._parts = [_table(state, self._rate.after(state.rows))]
         self._draw()
 
     def say(self, text: str) -> None:
-        """A line above the table."""
+        """Print a line above the table."""
         self._live.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
-        """Leave the last table, and give the cursor back."""
+        """Leave the last table on the screen, and show the cursor again."""
         self._doing = ""
         self._draw()
         self._live.stop()
@@ -190,7 +190,7 @@ class OnTerminal(Quiet):
 
 
 def _speed(rate: float) -> str:
-    """The rate in words; nothing before it is known."""
+    """The rate as text; empty while it is unknown."""
     return "" if math.isnan(rate) else f", {rate:,.0f} rows/s"
 
 
@@ -218,7 +218,7 @@ def _table(state: State, rate: float) -> Table:
 
 
 def choose_display(quiet: bool, stream: Any = None) -> Display:
-    """A table on a terminal, lines elsewhere, nothing if so asked."""
+    """A table on a terminal, lines elsewhere, only messages if ``quiet``."""
     stream = sys.stderr if stream is None else stream
     if quiet:
         return Quiet(stream)

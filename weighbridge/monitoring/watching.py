@@ -1,4 +1,4 @@
-"""Models left running on a feed: events, checkpoints, and a resume by itself."""
+"""``wb.watch``: compare models on a feed for as long as it lasts, with events and checkpoints."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ from weighbridge.weighing.online_comparison.update import ComparisonUpdate
 Reason = Literal["end", "signal", "error"]
 
 CHECKPOINTS = "checkpoints"
-# Posterior summaries take no more of the time than this share of it,
+# Posterior summaries take at most this share of the time.
 SUMMARY_SHARE = 0.05
-# and are left out at a stop that someone waits for, if they take longer than this (seconds).
+# When the watch is stopped, they are left out if they take longer than this (seconds).
 QUICK = 2.0
-# Seconds that a chunk under way has at a stop to end by itself; then it is left, between two steps.
+# After a stop, the current chunk has this many seconds to end; then it is abandoned between steps.
 GRACE = 2.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be watched for, and how; a resumed watch must have the same.
+    """The models of a watch and their settings; a resumed watch must have the same plan.
 
     Args:
         models: ``wb.Model`` by name.
         method: a method object, or its name.
         seed: the same seed and the same rows give the same numbers.
-        chunk_size: rows of an update.
+        chunk_size: rows in each update.
         prior_odds: prior weight of each model; equal by default.
-        changes: looks for change points; None does not.
-        on_bad_row: "raise" stops the watch; "skip" leaves such rows out and counts them,
-            "quarantine" keeps them in a file of the run directory as well.
+        changes: settings of the change detector; None switches it off.
+        on_bad_row: "raise" stops the watch; "skip" leaves bad rows out and counts them;
+            "quarantine" also writes them to a file in the run directory.
     """
 
     models: Mapping[str, Model]
@@ -77,19 +77,19 @@ class Plan:
         check_count("chunk_size", self.chunk_size)
 
     def settings(self) -> dict[str, Any]:
-        """What decides about the numbers, and is not told by the models and the method."""
+        """The settings that affect the numbers, besides the models and the method."""
         changes = None if self.changes is None else asdict(self.changes)
         return {"seed": self.seed, "chunk_size": self.chunk_size, "changes": changes}
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Which checkpoints are written, and how many of them stay.
+    """When checkpoints are written, and how many of them are kept.
 
     Args:
-        keep: how many stay.
-        every_rows: rows after which the next one is due; None does not count them.
-        every_seconds: seconds after which the next one is due; None does not look at the clock.
+        keep: how many checkpoints to keep.
+        every_rows: rows after which the next checkpoint is due; None: rows do not matter.
+        every_seconds: seconds after which the next checkpoint is due; None: time does not matter.
     """
 
     keep: int = 3
@@ -98,18 +98,18 @@ class Keeping:
 
 
 class RowPreparation(Protocol):
-    """What is done to rows before the models see them; it may remember some of them."""
+    """A transformation of rows before the models get them; it may remember earlier rows."""
 
     def __call__(self, values: PyTree) -> PyTree:
-        """Rows that the models take, from those of the source."""
+        """The rows for the models, made from the rows of the source."""
         ...
 
     def state(self) -> Any:
-        """What it remembers, as plain JSON."""
+        """The remembered rows, as plain JSON."""
         ...
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``state`` returned."""
+        """Continue from a saved ``state``."""
         ...
 
 
@@ -118,11 +118,11 @@ class Watched(NamedTuple):
     """How a watch ended.
 
     Attributes:
-        reason: "end" of the rows, or "signal": it was told to stop.
-        rows: seen in all, also before a resume.
-        comparison: of the models, with their posteriors; None without a row.
-        saved_rows: of the last checkpoint, from which the watch goes on when started again.
-        problem: why a checkpoint of all rows could not be written; empty if it was.
+        reason: "end": the rows have ended; "signal": the watch was stopped.
+        rows: number of rows in total, including those before a resume.
+        comparison: the comparison of the models, with their posteriors; None without rows.
+        saved_rows: rows in the last checkpoint, from which a new start continues.
+        problem: why the last checkpoint could not be written; empty if it was written.
     """
 
     reason: Reason
@@ -142,23 +142,23 @@ def watch(
     display: Display | None = None,
     stop: threading.Event | None = None,
 ) -> Watched:
-    """Weigh models on a stream until it ends or is stopped; started again, it goes on.
+    """Compare models on a stream until it ends or is stopped; a new start continues the run.
 
-    In the run directory it appends to ``events.jsonl`` and keeps checkpoints, in each of which the
-    place in the source is saved too. A run that was killed goes on from the last of them, and if
-    the source can seek, ends bit for bit as if it had not been. A run directory is for one watch:
-    while it runs, another one in the same directory is refused with a ``wb.InUseError``.
+    In the run directory it appends to ``events.jsonl`` and writes checkpoints. Each of them has the
+    position in the source too. A run that was killed continues from the last checkpoint. If the
+    source can seek, its numbers are those of an uninterrupted run, bit for bit. A run directory is
+    for one watch: a second watch in the same directory is refused with a ``wb.InUseError``.
 
     Args:
-        plan: what to watch for.
+        plan: the models and their settings.
         source: a feed, or what ``wb.open_feed`` takes.
-        directory: the run directory; it is made if need be.
-        prepare: from rows as the source has them to those that the models take.
-        keeping: which checkpoints to write.
-        display: is shown every update.
-        stop: set it, from a signal or another thread, to stop after the chunk under way. One that
-            takes longer than two seconds more is left, and does not count: a source that can seek
-            has it again when the watch goes on, and others are waited for.
+        directory: the run directory; it is created if it does not exist.
+        prepare: makes the rows for the models from the rows of the source.
+        keeping: when to write checkpoints, and how many to keep.
+        display: shows every update.
+        stop: set it, from a signal or another thread, to stop after the current chunk. If the chunk
+            needs more than two seconds and the source can seek, the chunk is abandoned, and read
+            again when the watch is resumed. With other sources the watch waits for the chunk.
 
     >>> import tempfile
     >>> import weighbridge as wb
@@ -168,7 +168,7 @@ def watch(
     >>> rows = wb.zoo.gaussian.simulate(120, mean=2.0, seed=1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     first = watch(plan, rows[:100], folder)
-    ...     second = watch(plan, rows, folder)  # goes on with the last twenty rows
+    ...     second = watch(plan, rows, folder)  # continues with the last twenty rows
     >>> first.rows, second.rows, second.comparison.best
     (100, 120, 'near')
     """
@@ -187,12 +187,12 @@ def watch_locked(
     display: Display,
     stop: threading.Event | None,
 ) -> Watched:
-    """The same as ``watch``, for those who have locked the run directory before."""
+    """The same as ``watch``, for callers that have already locked the run directory."""
     return _Watch(plan, feed, directory, prepare, keeping, display, stop).run()
 
 
 def saved_cursor(directory: Path) -> Cursor | None:
-    """Where the run in a directory would go on in its source; None if there is no checkpoint."""
+    """The position in the source from which a run would continue; None without a checkpoint."""
     if not (directory / CHECKPOINTS).is_dir():
         return None
     latest = CheckpointStore(directory / CHECKPOINTS).latest()
@@ -202,13 +202,13 @@ def saved_cursor(directory: Path) -> Cursor | None:
 
 
 def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
-    """The unread rows of a chunk as they count once the first rows of a series are gone."""
+    """The unread rows of a chunk, renumbered after a series has lost its first rows."""
     gone = num_rows(chunk.values) - num_rows(values)
     return {row - gone: why for row, why in chunk.unread if row >= gone}
 
 
 class _Watch:
-    """A watch under way."""
+    """A running watch."""
 
     def __init__(
         self,
@@ -230,11 +230,11 @@ class _Watch:
         self.log = EventLog(directory / EVENTS, self.display.say)
         self.continuity = Continuity()
         self.cursor: dict[str, Any] | None = None
-        # Where the run stands in its source: of the chunk absorbed last, whatever was read since.
+        # What a checkpoint saves beside the comparison; it belongs to the last absorbed chunk.
         self.place: dict[str, Any] | None = None
         self.saved_rows, self.problem = 0, ""
         self.comparison = self._resumed() or self._fresh()
-        self.comparison.progress = False  # the display tells
+        self.comparison.progress = False  # the display shows the progress
         self.began = time.monotonic()
         self.summary_seconds = 0.0
         self.last_change = ""
@@ -260,7 +260,7 @@ class _Watch:
         )
 
     def _resumed(self) -> OnlineComparison | None:
-        """The run of the last checkpoint, and its place in the source."""
+        """The run of the last checkpoint, at its position in the source; None without one."""
         latest = self.store.latest()
         if latest is None:
             return None
@@ -304,7 +304,7 @@ class _Watch:
     # --- the loop --------------------------------------------------------------------------------
 
     def run(self) -> Watched:
-        """Go on until the rows end, or until stopped."""
+        """Run until the rows end or the watch is stopped."""
         rows = self.comparison.num_observations
         self.log.write(
             "start",
@@ -335,7 +335,7 @@ class _Watch:
                 announce(self.display, "waiting for rows")
                 self._save_if_due()
             else:
-                if self.stop.is_set() and self.feed.seekable:  # before it was begun
+                if self.stop.is_set() and self.feed.seekable:  # this chunk is read again on resume
                     return "signal"
                 try:
                     self._absorb(chunk)
@@ -344,7 +344,7 @@ class _Watch:
                     return "signal"
             if self.stop.is_set():
                 rest = None if self.feed.seekable else cut.pending()
-                if rest is not None:  # they would be lost
+                if rest is not None:  # these rows cannot be read again
                     self._absorb(rest)
                 return "signal"
         self._tell(cut.take_notices())
@@ -353,7 +353,7 @@ class _Watch:
     def _absorb(self, chunk: Chunk) -> None:
         self._tell(chunk.notices)
         values = chunk.values if self.prepare is None else self.prepare(chunk.values)
-        if num_rows(values):  # the first rows of a series may be predecessors only
+        if num_rows(values):  # the first rows of a series may only serve as past values
             compiling = "" if self.has_weighed else "compiling, then "
             announce(self.display, f"{compiling}weighing {num_rows(values):,} rows")
             self.has_weighed = True
@@ -369,7 +369,7 @@ class _Watch:
         self._save_if_due()
 
     def _may_leave_chunk(self) -> contextlib.AbstractContextManager[None]:
-        """A block that a stop ends between two steps, if its rows can be had again."""
+        """A block that a stop ends between two steps, if its rows can be read again."""
         if self.feed.seekable:
             return stopped_by(self.stop, GRACE)
         return contextlib.nullcontext()
@@ -454,7 +454,7 @@ class _Watch:
             self.display.say(f"{saved.problem} The checkpoints before it are kept.")
 
     def _summarise(self) -> None:
-        """Write down what the posteriors are."""
+        """Write a summary of the posteriors to the event log."""
         began = time.monotonic()
         found = self.comparison.result()
         summary = {}
@@ -479,7 +479,7 @@ class _Watch:
     def _end(self, reason: Reason) -> None:
         rows = self.comparison.num_observations
         try:
-            if rows and self.place is not None:  # else nothing has come since the last one
+            if rows and self.place is not None:  # else no chunk came since the start
                 self._save()
                 if reason == "end" or 0 < self.summary_seconds < QUICK:
                     self._summarise()

@@ -1,4 +1,4 @@
-"""Models that are ready to use, with simulated data and exact evidences where they exist."""
+"""Ready-made models, with simulated data, and with exact evidences where they are known."""
 
 from weighbridge.zoo import autoregressive, gaussian, linear, logistic, mixture
 from weighbridge.zoo.registry import Entry, entries, parse

@@ -1,4 +1,4 @@
-"""Checks of the numbers that a model is built from; each error names the argument."""
+"""Checks of the numeric arguments of a model; each error names the argument."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ LOG_TWO_PI = math.log(2.0 * math.pi)
 # Rows per factorisation: a block of this size stays in the cache of the processor.
 BLOCK = 4096
 
-# Steps from rest before the first row of a simulation, which has then forgotten them.
+# Discarded steps before the first row of a simulation, which starts from zero.
 WARM_UP = 1000
 
 
 def model(
     order: int = 1, prior_scale: float = 1.0, concentration: float = 1.0, rate: float = 1.0
 ) -> Model:
-    r"""A series whose mean is linear in its last values, with a conjugate prior.
+    r"""A series whose mean is linear in its previous values, with a conjugate prior.
 
     .. math::
 
@@ -37,18 +37,18 @@ def model(
         s^2 \sim \text{InverseGamma}(\text{concentration}, \text{rate}), \quad
         w_j, b \sim N(0, \text{prior_scale}^2 s^2)
 
-    No coefficient is ruled out: the series need not be stationary.
+    The coefficients are not restricted: the series need not be stationary.
 
     Args:
-        order: how many predecessors k the mean depends on.
+        order: k, the number of previous values on which the mean depends.
         prior_scale: standard deviation of the coefficients, in units of s.
         concentration: of the prior of the variance.
-        rate: of the prior of the variance, a variance itself.
+        rate: of the prior of the variance; it has the units of a variance.
 
     Returns:
-        A model of rows of ``wb.lagged(series, order)``, whose order may be larger: models of
-        several orders are compared on the rows of the largest. The same object for the same
-        arguments.
+        A model of the rows of ``wb.lagged(series, order)``. The order of the rows may be larger:
+        models of several orders are compared on the rows of the largest order. The same arguments
+        give the same object.
 
     >>> model(order=3)
     Model(s2, w[3], b; 5 dimensions)
@@ -79,7 +79,7 @@ def _build(order: int, prior_scale: float, concentration: float, rate: float) ->
 
 @functools.cache
 def _priors_given_variance(order: int, prior_scale: float) -> dict[str, Any]:
-    # One pair of functions for all priors of the variance, whose numbers compile nothing.
+    # The same functions for all priors of the variance, so that other numbers compile nothing.
     return {
         "w": functools.partial(_prior_of_slopes, order=order, prior_scale=prior_scale),
         "b": functools.partial(_prior_of_intercept, prior_scale=prior_scale),
@@ -99,14 +99,14 @@ def _log_likelihood(parameters: Any, row: Any) -> Array:
     order = len(slopes)
     if not (isinstance(row, Mapping) and {"value", "past"} <= set(row)):
         raise ModelError(
-            "The autoregression is a model of rows with their predecessors: give "
+            "The autoregression needs rows with their previous values: give "
             f"wb.lagged(series, {order}), where the series is one array [n]."
         )
     if np.ndim(row["past"]) != 1 or len(row["past"]) < order:
         raise ModelError(
-            f"The autoregression needs {order} predecessors, each a number; a row has the shape "
-            f"{list(np.shape(row['past']))}. Give wb.lagged(series, {order}), where the series is "
-            "one array [n]."
+            f"The autoregression needs {order} previous values, each a number; 'past' of a row has "
+            f"the shape {list(np.shape(row['past']))}. Give wb.lagged(series, {order}), where the "
+            "series is one array [n]."
         )
     residual = row["value"] - row["past"][:order] @ slopes - parameters["b"]
     log_density: Array = -0.5 * (LOG_TWO_PI + jnp.log(variance) + residual**2 / variance)
@@ -125,7 +125,7 @@ def simulate(
 
     Args:
         num_rows: length of the series.
-        coefficients: w, that of the most recent value first.
+        coefficients: w, with the coefficient of the most recent value first.
         intercept: b.
         noise: standard deviation s.
         seed: the same seed gives the same numbers.
@@ -141,7 +141,7 @@ def simulate(
         )
     deviations = np.random.default_rng(seed).standard_normal(WARM_UP + num_rows)
     series = check_finite("intercept", intercept) + check_positive("noise", noise) * deviations
-    from scipy.signal import lfilter  # slow to import, and needed for nothing else
+    from scipy.signal import lfilter  # slow to import, and used only here
 
     filtered: np.ndarray = lfilter([1.0], [1.0, *np.negative(slopes)], series)
     return filtered[WARM_UP:]
@@ -155,7 +155,7 @@ def log_evidence(
     concentration: float = 1.0,
     rate: float = 1.0,
 ) -> float:
-    """Exact log evidence of the model on lagged rows, conditional on the rows before the first.
+    """Exact log evidence of the model on lagged rows, conditional on the values before them.
 
     >>> from weighbridge.data.lags import lagged
     >>> rows = lagged(simulate(200), order=2)
@@ -178,7 +178,7 @@ def log_evidence_path(
     r"""Exact log evidence of the first n lagged rows, for every n in ``rows``, in one pass.
 
     With the rows :math:`\Phi = [\text{past}, 1]` of D entries, v = prior_scale, a = concentration
-    and r = rate, a triangular factor holds all that is needed, and no difference of large sums:
+    and r = rate, a triangular factor R gives the evidence without differences of large sums:
 
     .. math::
 
@@ -191,7 +191,7 @@ def log_evidence_path(
     Args:
         data: columns "value" and "past" of ``wb.lagged``, and optionally "weight".
         rows: numbers of rows, in any order; 0 gives 0.
-        order: how many predecessors the mean depends on, the most recent ones.
+        order: the number of previous values on which the mean depends, the most recent ones.
         prior_scale: standard deviation of the coefficients, in units of s.
         concentration: of the prior of the variance.
         rate: of the prior of the variance.
@@ -230,7 +230,7 @@ def log_evidence_path(
         results[wanted == stop] = (
             gammaln(shape)
             - gammaln(concentration)
-            # Not a log r - (a + n/2) log(r + misfit): without rows that must be 0.
+            # a log r - (a + n/2) log(r + misfit), written so that it is exactly 0 without rows.
             - concentration * math.log1p(misfit / rate)
             - 0.5 * count * (LOG_TWO_PI + math.log(rate + misfit))
             - np.sum(np.log(prior_scale * diagonal[: order + 1]))
@@ -241,8 +241,8 @@ def log_evidence_path(
 def _check_columns(data: Any, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not (isinstance(data, Mapping) and {"value", "past"} <= set(data)):
         raise DataError(
-            f"The rows need their predecessors: give wb.lagged(series, {order}), where the series "
-            "is one array [n]."
+            f"The rows need their previous values: give wb.lagged(series, {order}), where the "
+            "series is one array [n]."
         )
     past, target = np.asarray(data["past"], np.float64), np.asarray(data["value"], np.float64)
     weight = np.asarray(data["weight"] if "weight" in data else np.ones(len(target)), np.float64)
@@ -255,9 +255,7 @@ def _check_columns(data: Any, order: int) -> tuple[np.ndarray, np.ndarray, np.nd
         )
     past = past[:, :order]
     if not (np.isfinite(past).all() and np.isfinite(target).all()):
-        raise DataError(
-            "The columns past and value must be finite: take out the rows that are not."
-        )
+        raise DataError("The columns past and value must be finite: remove the rows that are not.")
     if not np.all(np.isfinite(weight) & (weight >= 0)):
         raise DataError("The column weight must be finite and >= 0.")
     return past, target, weight

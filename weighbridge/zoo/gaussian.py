@@ -1,4 +1,4 @@
-"""A Gaussian with unknown mean and known noise: the smallest model with an exact evidence."""
+"""A Gaussian with unknown mean and known noise: a minimal model with an exact evidence."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def model(prior_mean: float = 0.0, prior_scale: float = 1.0, noise: float = 1.0)
         noise: standard deviation of y around mu.
 
     Returns:
-        A model of rows that are single numbers (the data is one array ``[n]``); the same
-        object for the same arguments.
+        A model of rows that are single numbers (the data is one array ``[n]``). The same
+        arguments give the same object.
 
     >>> model()
     Model(mu; 1 dimensions)
     >>> model(noise=2) is model(0.0, 1.0, 2.0)
     True
 
-    Reference: Cameron, Eggers and Kroon (2019), Entropy 21:1109, whose linear regression this
-    is without features.
+    Reference: Cameron, Eggers and Kroon (2019), Entropy 21:1109; this is their linear regression
+    without features.
     """
     return _build(
         check_finite("prior_mean", prior_mean),
@@ -59,7 +59,7 @@ def _build(prior_mean: float, prior_scale: float, noise: float) -> Model:
 
 @functools.cache
 def _log_likelihood_of(noise: float) -> functools.partial[Array]:
-    # One function for all priors: their numbers are leaves of the model, and compile nothing.
+    # The same function for all priors, so that other prior numbers compile nothing.
     return functools.partial(_log_likelihood, noise=noise)
 
 
@@ -70,7 +70,7 @@ def _log_likelihood(parameters: Any, row: Any, *, noise: float) -> Array:
 
 
 def simulate(num_rows: int, *, mean: float = 2.0, noise: float = 1.0, seed: int = 0) -> np.ndarray:
-    """Normal numbers around a mean; the first rows do not depend on how many follow.
+    """Normal numbers around a mean; the first rows do not depend on ``num_rows``.
 
     >>> simulate(3).shape
     (3,)
@@ -113,7 +113,7 @@ def log_evidence_path(
     ratio = (check_positive("prior_scale", prior_scale) / check_positive("noise", noise)) ** 2
     values = np.asarray(data, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise DataError("The data must be one array of finite numbers, with one axis.")
+        raise DataError("The data must be one array of finite numbers with one axis.")
     count = np.asarray(rows, dtype=int).reshape(-1)
     if np.any((count < 0) | (count > len(values))):
         raise DataError(f"rows must lie between 0 and {len(values)}, the rows of the data.")
@@ -127,4 +127,4 @@ def log_evidence_path(
     constant = count * (HALF_LOG_TWO_PI + math.log(noise))
     pull = count * (centre + shift) ** 2 / (1.0 + count * ratio)
     log_z: np.ndarray = -constant - 0.5 * (np.log1p(count * ratio) + spread + pull)
-    return log_z + 0.0  # no row gives 0, not -0
+    return log_z + 0.0  # without rows the result is 0, not -0

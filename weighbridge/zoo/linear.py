@@ -1,4 +1,4 @@
-"""Linear regression with known noise: the model whose evidence is known at every size."""
+"""Linear regression with known noise, whose evidence is known exactly for any number of rows."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def model(num_features: int = 5, noise: float = 1.0) -> Model:
         noise: standard deviation of y around the line.
 
     Returns:
-        A model of rows ``{"x": (num_features,), "y": ()}``; the same object for the same
-        arguments.
+        A model of rows ``{"x": (num_features,), "y": ()}``. The same arguments give the same
+        object.
 
     >>> model(num_features=3)
     Model(w[3], b; 4 dimensions)
@@ -100,8 +100,8 @@ def log_evidence_path(
 ) -> np.ndarray:
     r"""Exact log evidence of the first n rows, for every n in ``rows``, in one pass.
 
-    With the rows :math:`\Phi = [x, 1]`, the triangular factor R of the prior (as rows of its
-    own) stacked on the data holds all that is needed, and no difference of large sums:
+    With the rows :math:`\Phi = [x, 1]`, stack the prior (as additional rows) on the data. The
+    triangular factor R of this matrix gives the evidence without differences of large sums:
 
     .. math::
 
@@ -162,7 +162,7 @@ def _check_columns(data: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.
             f"{list(features.shape)}, y {list(target.shape)}, weight {list(weight.shape)}."
         )
     if not (np.isfinite(features).all() and np.isfinite(target).all()):
-        raise DataError("The columns x and y must be finite: take out the rows that are not.")
+        raise DataError("The columns x and y must be finite: remove the rows that are not.")
     if not np.all(np.isfinite(weight) & (weight >= 0)):
         raise DataError("The column weight counts repeated rows: it must be finite and >= 0.")
     return features, target, weight

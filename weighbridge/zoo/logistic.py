@@ -25,8 +25,8 @@ def model(num_features: int = 10, num_classes: int = 4) -> Model:
         num_classes: number of classes K; the labels are 0..K-1.
 
     Returns:
-        A model of rows ``{"x": (num_features,), "y": ()}``; the same object for the same
-        arguments.
+        A model of rows ``{"x": (num_features,), "y": ()}``. The same arguments give the same
+        object.
 
     >>> model(num_features=2, num_classes=3)
     Model(w[3, 2], b[3]; 9 dimensions)
@@ -55,14 +55,14 @@ def _build(num_features: int, num_classes: int) -> Model:
 
 def _log_likelihood(parameters: Any, row: Any) -> Array:
     log_probabilities = jax.nn.log_softmax(parameters["w"] @ row["x"] + parameters["b"])
-    # A masked sum is half the cost of indexing, whose gradient is a scatter. Labels that come
-    # from a table may be whole numbers of a real type.
+    # A masked sum costs half as much as indexing, whose gradient is a scatter. It also works with
+    # labels from a table, which may be floats.
     return jnp.sum(log_probabilities, where=jnp.arange(log_probabilities.size) == row["y"])
 
 
 def _check_rows(values: PyTree, *, num_classes: int) -> dict[str, np.ndarray]:
     if not isinstance(values, dict) or "y" not in values:
-        return {}  # a missing column is named when the log-likelihood is traced
+        return {}  # tracing the log-likelihood reports a missing column
     label = np.asarray(values["y"])
     label = label.reshape(len(label), -1)
     whole = np.all(label == np.floor(label), axis=1)
@@ -91,7 +91,7 @@ def simulate(
     slopes = of_parameters.standard_normal((num_classes, num_features))
     intercepts = of_parameters.standard_normal(num_classes)
     features = of_features.standard_normal((num_rows, num_features))
-    # The largest of scores with Gumbel noise has the probabilities of the softmax.
+    # The index of the largest score plus Gumbel noise has the softmax probabilities.
     noise = of_labels.gumbel(size=(num_rows, num_classes))
     labels = np.argmax(features @ slopes.T + intercepts + noise, axis=1)
     return {"x": features, "y": labels.astype(np.int64)}

@@ -1,4 +1,4 @@
-"""A mixture of Gaussians with diagonal covariances, its assignments summed out."""
+"""A mixture of Gaussians with diagonal covariances; the assignments are summed out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count
 
-# Draws from the prior among which a simulation takes the one with the clearest clusters.
+# A simulation makes this many draws from the prior, and uses the one with the clearest clusters.
 NUM_CANDIDATES = 256
 
 # The stream with a shifting distribution: the phases use the first 3, 5 and 7 clusters.
@@ -46,8 +46,8 @@ def model(num_components: int = 5, num_features: int = 2) -> Model:
 
     Returns:
         A model of rows that are vectors (the data is one array ``[n, num_features]``), with
-        parameters "weights" [K], "s2" and "mu" [K, num_features]; the same object for the
-        same arguments.
+        parameters "weights" [K], "s2" and "mu" [K, num_features]. The same arguments give the
+        same object.
 
     >>> model()
     Model(weights[5], s2[5, 2], mu[5, 2]; 24 dimensions)
@@ -77,7 +77,7 @@ def _build(num_components: int, num_features: int) -> Model:
 
 
 def _prior_of_means(parameters: Any) -> Any:
-    # The mean of a component without rows follows its variance; in units of that it is free of it.
+    # Non-centred: without rows, the prior width of a mean depends on the variance of the component.
     scale = 2.0 * jnp.sqrt(parameters["s2"])
     standard = dist.Normal(jnp.zeros(scale.shape), 1.0).to_event(2)
     return dist.TransformedDistribution(standard, AffineTransform(0.0, scale))
@@ -87,12 +87,12 @@ def _log_likelihood(parameters: Any, row: Any) -> Array:
     mean, variance = parameters["mu"], parameters["s2"]
     if row.shape != mean.shape[1:]:
         raise ModelError(
-            f"The mixture is a model of vectors of length {mean.shape[1]}; a row of this data "
-            f"has the shape {list(row.shape)}. Give num_features, or one array [n, "
+            f"This mixture is a model of vectors of length {mean.shape[1]}; a row of the data has "
+            f"the shape {list(row.shape)}. Set num_features, or give one array [n, "
             f"{mean.shape[1]}]."
         )
-    # Squares multiplied out, as one product of matrices for all rows and particles: a quarter of
-    # the time. Nothing but the powers of y depends on the row: vmap computes the rest once for all.
+    # The squares are expanded into one matrix product for all rows and particles, which takes a
+    # quarter of the time. Only the powers of y depend on the row: vmap computes the rest once.
     smallest = np.finfo(mean.dtype).tiny
     log_weight = jnp.log(jnp.maximum(parameters["weights"], smallest))
     half_precision = 0.5 / variance
@@ -129,8 +129,9 @@ def simulate_parameters(
 ) -> dict[str, np.ndarray]:
     """The parameters behind ``simulate``: the draw from the prior with the clearest clusters.
 
-    Draws from this prior mostly overlap. Of 256 draws it takes the one in which the two
-    nearest means lie farthest apart, in standard deviations, and no cluster is nearly empty.
+    In most draws from this prior the clusters overlap. Of 256 draws the one is taken that has the
+    largest product of two numbers: the smallest distance of two means, in standard deviations, and
+    the square root of the smallest weight.
 
     >>> {name: value.shape for name, value in simulate_parameters().items()}
     {'weights': (5,), 's2': (5, 2), 'mu': (5, 2)}
@@ -156,8 +157,8 @@ def simulate_shift(
 ) -> np.ndarray:
     """A stream in two dimensions whose distribution changes twice: 3, then 5, then 7 clusters.
 
-    Every phase keeps the clusters of the phase before it, all equally likely; the last two
-    clusters overlap earlier ones. Change points beyond the last row are not reached.
+    Every phase keeps the clusters of the phase before it, all equally likely. The last two
+    clusters overlap earlier ones. Change points after the last row have no effect.
 
     Args:
         num_rows: length of the stream.

@@ -1,4 +1,4 @@
-"""The models that can be asked for by name, such as ``mixture:5``."""
+"""The models of the zoo by name, such as ``mixture:5``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weighbridge.core.types import PyTree
 from weighbridge.models.model import Model
 from weighbridge.zoo import autoregressive, gaussian, linear, logistic, mixture
 
-# What people call these models, besides their names here.
+# Other common names of these models.
 OTHER_NAMES = {
     "logistic": "softmax",
     "regression": "linear",
@@ -25,23 +25,23 @@ OTHER_NAMES = {
 
 
 def _no_lags(option: str | None) -> int:
-    """Rows of most models need no predecessors."""
+    """Rows of most models need no previous values."""
     return 0
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model that can be asked for by name, and how to make its observations from a table.
+    """A model with a name, and how to make its observations from a table.
 
     Attributes:
-        name: what the model is called.
+        name: name of the model.
         summary: one line for a list of models.
-        option: what may follow the name after a colon.
-        needs_target: whether one column of the table is to be predicted from the others.
+        option: meaning of the text that may follow the name after a colon.
+        needs_target: whether the model predicts one column of the table from the others.
         build: ``build(num_features, option)``, the model for that many feature columns.
-        rows: ``rows(features [n, d], target [n] or None)``, the observations. Of a model with
-            lags the features are [n, 1 + k]: a value, then its k predecessors, the latest first.
-        lags: ``lags(option)``, how many predecessors a row needs.
+        rows: ``rows(features [n, d], target [n] or None)``, the observations. For a model with
+            lags the features are [n, 1 + k]: a value, then its k previous values, latest first.
+        lags: ``lags(option)``, the number of previous values that a row needs.
     """
 
     name: str
@@ -76,7 +76,7 @@ def parse(spec: str) -> tuple[Entry, str | None]:
             f"There is no model {name!r}.{_suggest(name)} Choose one of {list(known)}."
         )
     option = text if colon else None
-    known[name].build(1, option)  # a bad option is named here, before any data is read
+    known[name].build(1, option)  # report a bad option here, before any data is read
     return known[name], option
 
 
@@ -86,7 +86,7 @@ def _suggest(name: str) -> str:
     return f" Did you mean {names[near[0]]!r}?" if near else ""
 
 
-# --- options: a text becomes a number, or an error that names the option --------------------
+# --- options: convert a text to a number; an error names the option -------------------------
 
 
 def _read_number(name: str, option: str | None, default: float) -> float:
@@ -132,7 +132,7 @@ def _build_softmax(num_features: int, option: str | None) -> Model:
 
 
 def _rows_softmax(features: np.ndarray, target: np.ndarray | None) -> PyTree:
-    # Labels stay real numbers: the model itself names a row whose label is no integer.
+    # Labels stay floats: the model reports a row whose label is not an integer.
     return {"x": _numbers(features), "y": _numbers(_require_target("softmax", target))}
 
 
@@ -163,7 +163,7 @@ def _rows_gaussian(features: np.ndarray, target: np.ndarray | None) -> PyTree:
 
 
 def _read_order(option: str | None) -> int:
-    return _read_count("autoregressive", "predecessors", option, 1, 1)
+    return _read_count("autoregressive", "previous values", option, 1, 1)
 
 
 def _build_autoregressive(num_features: int, option: str | None) -> Model:
@@ -180,7 +180,7 @@ def _rows_autoregressive(features: np.ndarray, target: np.ndarray | None) -> PyT
     values = _numbers(features)
     if values.ndim != 2 or values.shape[1] < 2:
         raise DataError(
-            "The model 'autoregressive' describes a value and its predecessors; got "
+            "The model 'autoregressive' describes a value and its previous values; got "
             f"{list(values.shape)}."
         )
     return {"value": values[:, 0], "past": values[:, 1:]}
@@ -191,8 +191,8 @@ def _numbers(values: Any) -> np.ndarray:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise DataError(
-            "The models of the zoo describe numbers, and a column holds something else. Choose "
-            "other columns, or turn its values into numbers (labels into 0, 1, 2, ...)."
+            "The models of the zoo need numbers, but a column holds other values. Choose other "
+            "columns, or convert its values to numbers (labels to 0, 1, 2, ...)."
         ) from None
 
 
@@ -244,7 +244,7 @@ ENTRIES = (
     ),
     Entry(
         "autoregressive",
-        "one column as a series, linear in its last values (1 unless given)",
+        "one column as a series, linear in its previous values (1 unless given)",
         "order",
         False,
         _build_autoregressive,

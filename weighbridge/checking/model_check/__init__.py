@@ -1,1 +1,1 @@
-"""A model against itself: does it compute what a posterior needs, and the same each time?"""
+"""``wb.check_model``: checks that a model is coded correctly."""

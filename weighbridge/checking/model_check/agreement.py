@@ -1,15 +1,15 @@
-"""When two ways to one number agree."""
+"""Whether two computations of the same number agree."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Relative difference between two ways to one number.
+# Largest relative difference between two computations of the same number.
 EXACT = 1e-9
 
 
 def relative_error(values: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The difference, as a share of the expected value where that is large; NaN agrees with none.
+    """|value - expected| / max(|expected|, 1); inf where one of the two is NaN.
 
     >>> relative_error(np.array([2.0, 0.5, -np.inf, np.nan]), np.array([4.0, 0.0, -np.inf, 1.0]))
     array([0.5, 0.5, 0. , inf])

@@ -1,4 +1,4 @@
-"""``wb.check_model``: one check after the other, at draws from the prior."""
+"""``wb.check_model``: the checks in their order, at draws from the prior."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ from weighbridge.models.model import Model, draw_positions, unravel_positions
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.host import RandomLikelihoodError, as_numpy
 
-# Prior draws at which the log-likelihood is computed, and those for what is costlier.
+# Prior draws at which the log-likelihood is computed, and their number for the costlier checks.
 NUM_DRAWS = 256
 NUM_POINTS = 8
 
 
 @double_precision
 def check_model(model: Model, data: Any = None, *, seed: int = 0) -> ModelReport:
-    """Try a model at draws from its prior, before long runs are spent on it.
+    """Check a model at draws from its prior, before a long run.
 
-    Checked are: the way to unconstrained space and back; the log prior; that the log-likelihood
-    runs, gives the same number each time, is a number wherever the prior goes and not impossible
-    at most of it; that its gradient agrees with finite differences, in double precision; that it
-    reads its row, and that rows add up to the whole; and that permuting what is declared
-    exchangeable changes nothing.
+    The checks are: the transform to unconstrained space and back is exact; the log prior is finite;
+    the log-likelihood runs, gives the same number each time, is never NaN or +inf, and is -inf at
+    less than half of the prior draws; its gradient agrees with finite differences, in double
+    precision; it reads its row, and the rows add up to the total; and permuting exchangeable
+    parameters changes nothing.
 
     Args:
         model: a ``wb.Model``.
-        data: as ``wb.evidence`` takes it; without, only the prior of a model of rows is checked.
+        data: in any form that ``wb.evidence`` takes. Without data, the log-likelihood of a model of
+            rows is not checked.
         seed: of the prior draws.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The check of symmetry: permuting what is declared exchangeable changes nothing."""
+"""The check of symmetry: permuting exchangeable parameters changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_exchangeable(
     samples: dict[str, np.ndarray],
     log_likelihood: Callable[[dict[str, np.ndarray]], np.ndarray],
 ) -> Check:
-    """Log prior and log-likelihood with the entries in another order."""
+    """Compare the log prior and the log-likelihood before and after two permutations."""
     axes = dict(model.exchangeable)
     size = next(samples[name].shape[1:][axis] for name, axis in axes.items())
     if not num_rows(samples):

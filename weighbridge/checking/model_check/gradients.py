@@ -1,4 +1,4 @@
-"""A gradient against finite differences."""
+"""Comparison of a gradient with finite differences."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import numpy as np
 
 from weighbridge.core.compilation import jit
 
-# All coordinates of a small model, as many random directions of a large one.
+# Up to this dimension every coordinate is a direction; above it, this many random directions.
 NUM_DIRECTIONS = 16
-# Of differences of doubles: the step, relative to the position, at which rounding and curvature
-# matter least together.
+# Step relative to the position. In double precision, rounding and curvature together are smallest
+# near this step.
 STEP = 1e-5
 ROUNDING = 50 * np.finfo(float).eps
-# Relative error of the gradient that counts as wrong, and relative difference between differences
-# at two steps that counts as rough. A smooth function has 1e-9.
+# A larger relative error of the gradient is called wrong. A larger relative change of the finite
+# difference between two step sizes is called rough; a smooth function has 1e-9.
 WRONG = 1e-5
 ROUGH = 1e-3
-# Slopes in flat directions drown in what rounding makes of steep ones.
+# Slopes in flat directions are lost in the rounding of steep ones: this share of the gradient's
+# norm counts as noise.
 FLAT = 1e-9
 
 
 def gradient_fault(target: Any, position: np.ndarray, seed: int) -> tuple[str, str]:
-    r"""What is wrong with the gradient of a log density, and what to do; no remedy if it is right.
+    r"""The error found in the gradient of a log density, and its remedy; "" if it is right.
 
-    Along directions v, the slope is compared with central differences at two steps,
+    Along directions v, the slope is compared with central differences at two step sizes,
 
     .. math:: v^T \nabla f(u) \approx \frac{f(u + h v) - f(u - h v)}{2 h}
 
-    which themselves agree where f is smooth.
+    The two differences agree with each other where f is smooth.
 
     Args:
         target: a log density, and a pytree.
         position: points x coordinates, in double precision.
-        seed: of the directions, in many dimensions.
+        seed: of the random directions.
 
     >>> import jax.numpy as jnp
     >>> with jax.enable_x64(True):
@@ -57,7 +58,7 @@ def gradient_fault(target: Any, position: np.ndarray, seed: int) -> tuple[str, s
     if not finite[np.isfinite(centre)].all():
         return (
             "the gradient is NaN or infinite where the log density is finite",
-            "A branch that jnp.where leaves out still has its derivative taken: make its argument "
+            "JAX also differentiates the branch that jnp.where does not select: make its argument "
             "safe first, jnp.where(ok, jnp.log(jnp.where(ok, x, 1.0)), ...); look for sqrt and "
             "norms at zero.",
         )

@@ -1,4 +1,4 @@
-"""Checks of the log-likelihood: a number, the same each time, wherever the prior goes."""
+"""Checks of the log-likelihood at prior draws: finite, repeatable, with a right gradient."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from weighbridge.models.targets.host import HostLikelihood, as_numpy, host_likel
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.total import Total
 
-# Rows of which the gradient is taken.
+# Number of rows in the check of the gradient.
 NUM_ROWS = 200
-# Share of prior draws without any likelihood beyond which the prior misses the data.
+# The check fails if the log-likelihood is -inf at a larger share of the prior draws.
 MANY_IMPOSSIBLE = 0.5
 
 log_densities = jit(lambda target, position: jax.vmap(target)(position))
@@ -30,7 +30,7 @@ log_densities = jit(lambda target, position: jax.vmap(target)(position))
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model with its data, admitted as by ``wb.evidence``."""
+    """A model with its data, which passed the checks of ``wb.evidence``."""
 
     model: Model
     values: PyTree
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def told(self) -> str:
-        """What the log-likelihood is a number for, and where it runs."""
+        """Whether the log-likelihood is of a row or of all data, and where it runs."""
         what = "all the data" if self.model.log_likelihood is None else "a row"
         return f"one number for {what}, {'compiled' if self.host is None else 'on the host'}"
 
@@ -48,33 +48,33 @@ class Case:
         return total_log_likelihoods(self.model, samples, self.values, self.weight)
 
     def target(self) -> Target:
-        """The log density; of some of the rows, if the model has rows."""
+        """The log density; for a model of rows, on some of the rows."""
         if self.model.log_likelihood is None:
             return Target(self.model, (Total(self.values),))
         return Target(self.model, (Rows(*self.some_rows(NUM_ROWS)),))
 
     def some_rows(self, wanted: int) -> tuple[PyTree, np.ndarray]:
-        """Rows from everywhere in the data, and their weights."""
+        """Rows evenly spaced over the data, and their weights."""
         count = num_rows(self.values)
         chosen = np.unique(np.linspace(0, count - 1, min(wanted, count)).astype(int))
         return jax.tree_util.tree_map(lambda leaf: leaf[chosen], self.values), self.weight[chosen]
 
     def repeats(self, position: Array) -> bool:
-        """Whether two looks at the function, and two runs of it, give the same."""
+        """Whether two traces of the function, and two runs, give the same result."""
         if self.host is not None:
             samples = as_numpy(self.model, unravel_positions(self.model, position))
             wanted = np.ones(len(position), bool)
             first, second = (self.host.at(samples, wanted) for _ in range(2))
             return np.array_equal(first, second, equal_nan=True)
         target = self.target()
-        # A new closure each time: JAX would answer a second trace of the same one from memory.
+        # A new closure each time: JAX would not trace the same one a second time.
         texts = [traced_text(jax.make_jaxpr(lambda u: target(u))(position[0])) for _ in range(2)]
         first, second = (np.asarray(log_densities(target, position)) for _ in range(2))
         return texts[0] == texts[1] and np.array_equal(first, second, equal_nan=True)
 
 
 def prepare(model: Model, values: PyTree, position: Array) -> Case:
-    """Admit the data, and find out whether the log-likelihood can be compiled."""
+    """Check the data, and find out whether the log-likelihood can be compiled."""
     admitted, weight = rows_of(model, values)
     return Case(model, admitted, weight, host_likelihood(model, admitted, position[None]))
 
@@ -101,13 +101,13 @@ def told_deterministic(repeats: bool) -> Check:
         "deterministic",
         repeats,
         "the same number twice" if repeats else "differs from call to call",
-        "Take random numbers, clocks and counters out of the log-likelihood; a latent variable "
-        "belongs into the prior.",
+        "Remove random numbers, clocks and counters from the log-likelihood; a latent variable "
+        "belongs in the prior.",
     )
 
 
 def check_finite(log_likelihood: np.ndarray) -> Check:
-    """Is the log-likelihood a number, or -inf, wherever the prior goes?
+    """Is the log-likelihood finite or -inf at every prior draw?
 
     >>> check_finite(np.array([-1.0, -np.inf, np.nan])).found
     'NaN or +inf at 1 of 3 prior draws'
@@ -124,7 +124,7 @@ def check_finite(log_likelihood: np.ndarray) -> Check:
 
 
 def check_possible(log_likelihood: np.ndarray) -> Check:
-    """Does the prior go where the data can arise?
+    """Are the data possible under most prior draws?
 
     >>> check_possible(np.array([-2.0, -1.0, -np.inf])).found
     'log-likelihood -2 to -1, -inf at 33% of prior draws'
@@ -137,7 +137,7 @@ def check_possible(log_likelihood: np.ndarray) -> Check:
         share <= MANY_IMPOSSIBLE,
         f"{told}-inf at {share:.0%} of prior draws",
         "The data are impossible (-inf) at most prior draws: check the support of the likelihood "
-        "and the units of the data, or put the prior where they can arise.",
+        "and the units of the data, or use a prior under which the data are possible.",
     )
 
 

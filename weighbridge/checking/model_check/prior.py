@@ -1,4 +1,4 @@
-"""Checks of the prior: the way to unconstrained space and back, and its own density."""
+"""Checks of the prior: the transform to unconstrained space and back, and its density."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from weighbridge.core.compilation import jit
 from weighbridge.models.model import Model, unravel_positions
 from weighbridge.models.targets.host import as_numpy
 
-# Relative difference that is allowed; what comes back from unconstrained space is less exact near
-# the edge of a support.
+# Allowed relative error of the transform and its inverse, which is less exact near the edge of a
+# support.
 ROUND_TRIP = 1e-6
+# Shift of positions that must change the parameters; where it does not, a draw is at the edge.
 NUDGE = 0.1
+# Allowed share of draws at the edge of their support.
 MANY_AT_EDGE = 0.05
 
 
 def check_transform(model: Model, position: np.ndarray, samples: dict[str, np.ndarray]) -> Check:
-    """Parameters to positions and back; and whether other positions are other parameters."""
+    """Is the inverse of the transform exact, and do other positions give other parameters?"""
     again = np.asarray(_flatten(model, samples))
     returned = as_numpy(model, unravel_positions(model, jnp.asarray(again)))
     moved = as_numpy(model, unravel_positions(model, jnp.asarray(position + NUDGE)))
     edge = np.zeros(len(position), bool)
     for site in model.sites:
         same = (moved[site.name] == samples[site.name]).reshape(len(position), -1)
-        # Of a simplex some entries may stand still, of a parameter of its own none may.
+        # In a simplex some entries may stay the same; elsewhere every entry must change.
         edge |= same.any(1) if site.shape == site.unconstrained_shape else same.all(1)
     errors = {
         name: float(np.max(relative_error(returned[name], draws), initial=0.0))
@@ -44,7 +46,7 @@ def check_transform(model: Model, position: np.ndarray, samples: dict[str, np.nd
         "transform",
         passed,
         found,
-        "Draws at the edge of their support have no place in unconstrained space: use a prior with "
+        "Draws at the edge of their support are infinite in unconstrained space: use a prior with "
         "less mass there (a Beta or Gamma with shapes well above 0.01), or put the parameter on "
         "a logarithmic scale. A support of your own needs a bijector with an exact inverse.",
     )
@@ -54,7 +56,7 @@ _flatten = jit(lambda model, samples: jax.vmap(model.flatten)(samples))
 
 
 def check_prior(values: np.ndarray) -> Check:
-    """Is the log prior finite at draws of its own?
+    """Is the log prior finite at draws from the prior?
 
     >>> check_prior(np.array([-1.0, -2.5])).found
     'log density -2.5 to -1'

@@ -1,4 +1,4 @@
-"""The checks of a model as a table, with a remedy for each that failed."""
+"""The results of the checks as a table, with a remedy for each failed check."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Check:
     """One check of a model.
 
     Attributes:
-        name: what was checked.
-        passed: None if it could not be checked; why is in ``found``.
-        found: what was seen.
+        name: name of the check.
+        passed: whether it passed; None if it could not be done, with the reason in ``found``.
+        found: the finding.
         remedy: what to do if it failed.
     """
 
@@ -33,7 +33,7 @@ class Check:
 @travels()
 @dataclass(frozen=True)
 class ModelReport(Tabular, Shown):
-    """The checks of a model; print it, or ask whether all ``passed``.
+    """The checks of a model; it prints as a table, and ``passed`` tells whether none failed.
 
     >>> report = ModelReport((Check("prior", True, "finite"), Check("rows", False, "no", "Sum.")))
     >>> report.passed, report["rows"].passed
@@ -59,7 +59,7 @@ class ModelReport(Tabular, Shown):
         raise KeyError(f"There is no check {name!r}; there are {[c.name for c in self.checks]}.")
 
     def __str__(self) -> str:
-        width = max((len(check.found) for check in self.checks), default=0)  # texts stand left
+        width = max((len(check.found) for check in self.checks), default=0)  # align texts left
         rows = {c.name: (WORDS[c.passed], c.found.ljust(width)) for c in self.checks}
         remedies = (f"  {text}" for text in self._remedies())
         return "\n".join([str(Table(("outcome", "found".ljust(width)), rows)), *remedies])

@@ -1,4 +1,4 @@
-"""The check of rows: that each is read, and that they add up to the whole."""
+"""The check of rows: the log-likelihood reads its row, and the rows add up to the total."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from weighbridge.core.types import PyTree
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import Rows
 
-# Rows that are looked at one by one.
+# Number of rows that are evaluated one by one.
 NUM_SINGLE = 16
 
 
 def check_rows(case: Case, samples: dict[str, np.ndarray]) -> Check:
-    """Rows one by one, against all at once; and whether they are read at all."""
+    """Does the log-likelihood read its row, and do single rows add up to the total?"""
     model, (values, weight) = case.model, case.some_rows(NUM_SINGLE)
     row = jax.tree_util.tree_map(lambda leaf: leaf[0], values)
     if not _reads_row(model, row):
@@ -27,9 +27,9 @@ def check_rows(case: Case, samples: dict[str, np.ndarray]) -> Check:
             "rows",
             False,
             "the log-likelihood does not read its row",
-            "log_likelihood(parameters, row) is of ONE row, which it must use: not data from "
-            "outside, which would be counted once for every row. A function of all the data is a "
-            "total_log_likelihood.",
+            "log_likelihood(parameters, row) is the log-likelihood of ONE row, and must use it. "
+            "Data from outside the row would be counted once for every row. For a function of all "
+            "the data use total_log_likelihood.",
         )
     whole, singly = np.asarray(_sums(model, samples, Rows(values, weight))), []
     for index in range(len(whole)):
@@ -49,7 +49,7 @@ def check_rows(case: Case, samples: dict[str, np.ndarray]) -> Check:
 
 
 def _reads_row(model: Model, row: PyTree) -> bool:
-    """Whether a result can vary with the row: JAX refuses to call one that does fixed."""
+    """Whether the result depends on the row: then JAX refuses ``out_axes=None``."""
     batch = jax.tree_util.tree_map(lambda leaf: np.stack([leaf, leaf]), row)
     function = model.require_rows()
     fixed = jax.vmap(lambda u, r: function(model.transform(u)[0], r), (None, 0), out_axes=None)

@@ -1,1 +1,1 @@
-"""The one annealing loop: particles along a path of densities."""
+"""The annealing loop: it moves particles along a path of densities."""

@@ -20,7 +20,7 @@ class Cloud(NamedTuple):
     Attributes:
         position: islands x particles x coordinates.
         log_weight: islands x particles.
-        origin: which of its island's first particles each descends from.
+        origin: for each particle the index of its ancestor among the first particles of its island.
     """
 
     position: Array
@@ -29,7 +29,7 @@ class Cloud(NamedTuple):
 
 
 def shares(cloud: Cloud) -> np.ndarray:
-    """What each particle of all islands counts; islands count alike, whatever their evidence.
+    """Normalised weights of all particles; all islands have the same total weight.
 
     >>> shares(Cloud(np.zeros((2, 2, 1)), np.array([[0.0, 0.0], [-9.0, -np.inf]]), None))
     array([0.25, 0.25, 0.5 , 0.  ])
@@ -43,20 +43,20 @@ def shares(cloud: Cloud) -> np.ndarray:
 
 
 def centre(cloud: Cloud) -> np.ndarray:
-    """The mean of all particles, each by its share."""
+    """The weighted mean of all particles."""
     share = shares(cloud)
     return np.asarray(share @ np.asarray(cloud.position).reshape(len(share), -1))
 
 
 def stretched(cloud: Cloud, chain_length: int) -> Cloud:
-    """Every particle as often as its chain has states."""
+    """Repeat every particle as often as its chain has states."""
     if chain_length == 1:
         return cloud
     return Cloud(*(jnp.repeat(leaf, chain_length, axis=1) for leaf in cloud))
 
 
 def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int) -> Cloud:
-    """Particles from the prior, with weights of 1; each island has a stream of keys of its own."""
+    """Particles from the prior, with weights of 1; each island has its own random stream."""
     high, low = map(int, np.asarray(jax.random.key_data(key)))
 
     def numbers(island: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int
 
 @jit
 def _draw_cloud(model: Model, key_data: Array) -> Cloud:
-    """Draws by keys that were made on the host, so that none is compiled."""
+    """Draws from the prior; the keys are made on the host to avoid compilation."""
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     position = jax.vmap(jax.vmap(model.draw))(keys)
     shape = position.shape[:2]

@@ -1,7 +1,7 @@
-"""The annealing step of a model whose likelihood is on the host.
+"""The annealing step of a model whose likelihood runs in plain Python, on the host.
 
-It is ``anneal_step``, cut where the likelihood is needed: what lies between is compiled, and Python
-answers what the moves ask for, all particles at a time.
+It is ``anneal_step``, split where the likelihood is needed. The pieces between are compiled. The
+likelihood is called for all particles at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def host_step(
     resampling: str,
     chain_length: int = 1,
 ) -> tuple[Cloud, Array, Any, StepInfo]:
-    """``anneal_step`` for a path whose chunk is a ``HostLikelihood``, and that has no past."""
+    """``anneal_step`` for a path without past whose chunk is a ``HostLikelihood``."""
     likelihood = cast(HostLikelihood, path.chunk)
     known = likelihood.of_cloud(path.model, cloud.position)
     weighed = _weigh(
@@ -67,7 +67,7 @@ def _walk(
     mover: AdaptiveWalk,
     chain_length: int,
 ) -> tuple[Array, Array, AdaptiveInfo, AdaptiveWalk]:
-    """The moves at one power: new positions, their log-likelihoods, info, and the mover tuned."""
+    """The moves at one power: new positions, their log-likelihoods, info, and the tuned mover."""
     tally, setting = _begin(mover, model, weighed, start, in_chains=chain_length > 1)
     first, states = tally, [tally.state]
     num_moves = int(mover.num_moves) if chain_length == 1 else chain_length - 1
@@ -83,11 +83,18 @@ def _walk(
     return _conclude(mover, states, first, tally, counted, setting)
 
 
-# --- compiled pieces: none of them holds the likelihood --------------------------------------
+# --- compiled pieces: none of them contains the likelihood ------------------------------------
 
 
 class Question(NamedTuple):
-    """What a move wants to know: positions, what the model says of them, and which count."""
+    """Positions at which a move needs the log-likelihood, and which of them it needs.
+
+    Attributes:
+        position: islands x particles x coordinates.
+        parameters: of the model at these positions.
+        log_prior: at these positions.
+        wanted: which of them are needed.
+    """
 
     position: Array
     parameters: dict[str, Array]
@@ -128,7 +135,7 @@ def _propose(
     tally: Tally,
     setting: Setting,
 ) -> tuple[Any, Question]:
-    # The key by which the compiled step moves, too: that of the first island.
+    # The key of the first island moves all islands, as in the compiled step.
     key = jax.random.wrap_key_data(key_data[0, 1], impl="threefry2x32")
     walk = mover.propose(key, index, tally, setting)
     return walk, _question(mover, model, walk)

@@ -22,31 +22,32 @@ from weighbridge.models.exchangeable import (
 )
 from weighbridge.models.model import Model
 
-# A correlation with where the moves of a step began, beyond which they lead nowhere.
+# With a larger correlation between start and end of the moves of a step, they are of no use.
 STUCK = 0.6
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The labelling of a reference: log K! within, for all the others, and nothing outside."""
+    """The cell of a labelling: its density is K! times f inside, for all labellings, 0 outside."""
 
     model: Model
     reference: Reference
 
     def __call__(self, position: np.ndarray) -> np.ndarray:
-        """What to add to the log density, islands x particles."""
+        """The offset of the log density, islands x particles: log K! or -inf."""
         inside = in_cell(self.model, position.reshape(-1, position.shape[-1]), self.reference)
         offset = np.where(inside, log_num_labellings(self.model), -np.inf)
         return np.asarray(offset.reshape(position.shape[:-1]))
 
 
 def one_labelling(model: Model, cloud: Cloud, *, agreed: bool = True) -> tuple[Cloud, Cell | None]:
-    """The particles with one labelling, and its cell; as they are if nothing is exchangeable.
+    """The particles with one labelling, and its cell; unchanged if nothing is exchangeable.
 
     Args:
-        model: whose ``exchangeable`` parameters they are.
+        model: the model with the ``exchangeable`` parameters.
         cloud: particles of all islands.
-        agreed: whether most are labelled alike already; otherwise the heaviest one is followed.
+        agreed: whether most particles have the same labelling already; otherwise the labelling of
+            the particle with the largest weight is used.
     """
     if not model.exchangeable:
         return cloud, None
@@ -60,14 +61,15 @@ def one_labelling(model: Model, cloud: Cloud, *, agreed: bool = True) -> tuple[C
 class Labels:
     """The labelling of particles along a path, and the walls that keep them in its cell.
 
-    While rows are few and powers small, labels cannot be told apart: then there is none, and the
-    particles move as they like. From when they can there is one; or from when one is needed, for an
-    anchor, or because moves whose metric is that of all labellings at once lead nowhere.
+    With few rows and small powers, labels cannot be distinguished. Then there is no labelling, and
+    moves are not restricted. A labelling starts as soon as labels can be distinguished. It starts
+    earlier if an anchor needs one, or if moves are of no use because their metric mixes all
+    labellings.
 
     Args:
-        model: whose ``exchangeable`` parameters they are; without any there is nothing to label.
+        model: the model; without ``exchangeable`` parameters there is nothing to label.
         standing: whether the particles have one labelling already.
-        possible: whether moves can be held back; without, there is never a labelling.
+        possible: whether moves can be restricted; if not, there is never a labelling.
     """
 
     def __init__(self, model: Model, *, standing: bool = False, possible: bool = True) -> None:
@@ -75,12 +77,12 @@ class Labels:
         self.walls = Walls.down(model) if model.exchangeable and possible else None
 
     def follow(self, cloud: Cloud, step: StepInfo | None = None, *, must: bool = False) -> Cloud:
-        """The particles relabelled, and walls around where they are now; or all as it was.
+        """Relabel the particles and set the walls of their cell; do nothing without a labelling.
 
         Args:
             cloud: particles of all islands.
-            step: that has brought them here.
-            must: have a labelling, also if labels can hardly be told apart.
+            step: info of the last step.
+            must: start a labelling even if labels can hardly be distinguished.
         """
         if self.walls is None:
             return cloud

@@ -1,4 +1,7 @@
-"""The one loop of every estimator: choose the next power, reweight, maybe resample, move."""
+"""The loop that all annealed estimators share.
+
+Each step chooses the next power, reweights, resamples if needed, and moves the particles.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
 from weighbridge.estimators.annealing.step import anneal_step
 from weighbridge.models.targets.unbounded import UnboundedError
 
-# Diagnostics of annealed runs that count something over all steps.
+# Diagnostics of annealed runs that are counts over all steps.
 COUNTS = (
     "annealing_steps",
     "dropped",
@@ -33,7 +36,7 @@ COUNTS = (
 
 
 class Annealed(NamedTuple):
-    """Particles at the end of a path, the mover as tuned, and what each step did."""
+    """Particles at the end of a path, the tuned mover, and the info of each step."""
 
     cloud: Cloud
     mover: Any
@@ -43,7 +46,7 @@ class Annealed(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether a path up to power 1 has come there, and was not interrupted before."""
+        """Whether the path has reached power 1, and was not interrupted before."""
         return self.powers[-1] >= 1.0
 
 
@@ -65,33 +68,34 @@ def anneal(
     between: Callable[[Cloud, StepInfo], Cloud] | None = None,
     may_end_early: bool = False,
 ) -> Annealed:
-    """Take the particles along a path, from power 0 to power 1, or as a schedule says.
+    """Move the particles along a path, from power 0 to power 1 or along a given schedule.
 
-    Islands share the schedule and the tuning of the moves, and nothing else: given those, their
-    estimates are independent, and a schedule chosen from all particles is a better one.
+    Islands share the schedule and the tuning of the moves, nothing else. Given these, their
+    estimates are independent. A schedule chosen from all particles is better than one from each
+    island.
 
     Args:
-        seed: of the whole run; the keys of a step follow from seed, stage, step and islands.
+        seed: of the whole run; the keys of a step depend on seed, stage, step and islands.
         stage: number of this path within the run.
         islands: numbers of the islands.
         cloud: particles of all islands.
-        path_at: the path for a step; a new one each time, for it may carry new mini-batches.
-        mover: how the particles move; or one mover for each power of the schedule.
+        path_at: the path for a step; it may have new mini-batches at each step.
+        mover: moves the particles; or one mover for each power of the schedule.
         settings: see ``Settings``.
-        schedule: powers to go through, up or down, instead of choosing them by the ESS.
-        start: power that the particles are at.
-        resampling: name of the scheme.
-        max_steps: after this many the rest is taken at once, and the result says so.
-        take_step: ``anneal_step``, or ``quick_step``, or what does the same where the likelihood
-            is on the host; these may come with a ``chain_length``. Or ``patient_step``, in which
-            particles move only if some were resampled.
-        report: called before the first step and after every one.
-        between: what to do to the particles after every step, by what the step did, that leaves
-            their density as it is.
-        may_end_early: whether a run that is interrupted gives back the steps so far; else, and
-            before the first of them, that is an error.
+        schedule: the powers in their order, up or down; by default the ESS determines them.
+        start: current power of the particles.
+        resampling: name of the resampling scheme.
+        max_steps: the last of so many steps goes to power 1 at once, and ``stalled`` is set.
+        take_step: ``anneal_step`` or ``quick_step``, or ``host_step`` for a likelihood in plain
+            Python; these may have a ``chain_length``. Or ``patient_step``, in which particles move
+            only if some were resampled.
+        report: called before the first step and after every step.
+        between: called after every step with the particles and the info of the step; it returns
+            particles with the same density.
+        may_end_early: whether an interrupted run returns the steps so far; if not, or before the
+            end of the first step, an interruption is an error.
     """
-    # As arrays from the start: what comes back tuned is one, and must not be traced again.
+    # Convert to arrays now: tuned movers hold arrays, and another type would cause a retrace.
     mover = jax.tree_util.tree_map(np.asarray, mover)
     powers = [start]
     steps: list[StepInfo] = []
@@ -123,7 +127,7 @@ def anneal(
             break
         unbounded = np.asarray(info.num_unbounded), getattr(info.moves, "unbounded", 0)
         if np.any(unbounded[0]) or np.any(unbounded[1]):
-            # Before the moves, if it was there already.
+            # Show the positions before the moves if the density was infinite there already.
             raise UnboundedError(np.asarray(before if np.any(unbounded[0]) else cloud.position))
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:
@@ -139,9 +143,9 @@ def anneal(
 
 
 def step_keys(seed: int, stage: int, step: int, islands: np.ndarray) -> np.ndarray:
-    """Two keys for each island, as raw numbers; made on the host, so that none is compiled.
+    """Two keys for each island, as raw numbers; made on the host to avoid compilation.
 
-    The stream is named by seed, stage, step and first island.
+    The random stream depends on seed, stage, step and first island.
     """
     numbers = random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage)
     return numbers.integers(0, 2**32, (len(islands), 2, 2), np.uint32)

@@ -1,4 +1,4 @@
-"""How much memory a run will take, told before it takes it."""
+"""The memory that a run will need, checked before it starts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from weighbridge.core.errors import MethodError, WeighbridgeWarning
 
-# Memory (bytes) from which on a run says what it is going to take.
-WORTH_A_WORD = 2 << 30
-# Arrays as large as all particles that a step holds at a time: positions, gradients, momenta,
-# before and after, and what the compiler keeps of them.
+# A run that needs more memory than this (bytes) is checked, and announced by a warning.
+WARN_ABOVE = 2 << 30
+# Arrays of the size of all particles in memory during a step: positions, gradients, momenta,
+# before and after, and copies of the compiler.
 PARTICLE_COPIES = 16
-# Matrices of all parameters by all, beside one for each island: covariances and their roots.
+# Matrices of parameters x parameters, besides one for each island: covariances and their roots.
 MATRICES = 8
-# Settings of the machine, and of a container, that tell what may be taken.
+# Files of the system and of a container that give the available memory.
 MEMORY = Path("/proc/meminfo")
 LIMIT, USED = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
 
 
 def bytes_needed(dimension: int, num_islands: int, num_particles: int, *, dense: bool) -> int:
-    """About what the particles and their metric take, whatever the data do.
+    """Approximate bytes of the particles and their metric, without the data.
 
     >>> bytes_needed(5000, 16, 64, dense=True) > 4e9, bytes_needed(50, 16, 64, dense=True) < 1e8
     (True, True)
@@ -33,7 +33,7 @@ def bytes_needed(dimension: int, num_islands: int, num_particles: int, *, dense:
 
 
 def bytes_available() -> int | None:
-    """What the machine, or the container, has left; None where it does not say."""
+    """Free memory of the machine or of the container; None if it is unknown."""
     found = []
     if MEMORY.exists():
         lines = (line.split() for line in MEMORY.read_text().splitlines())
@@ -46,9 +46,9 @@ def bytes_available() -> int | None:
 
 
 def check_memory(dimension: int, num_islands: int, num_particles: int, *, dense: bool) -> None:
-    """Refuse a run that is larger than the memory there is; tell of one that takes much of it."""
+    """Refuse a run that needs more than the free memory; warn if it needs much memory."""
     needed = bytes_needed(dimension, num_islands, num_particles, dense=dense)
-    if needed < WORTH_A_WORD:
+    if needed < WARN_ABOVE:
         return
     available = bytes_available()
     about = (
@@ -57,9 +57,9 @@ def check_memory(dimension: int, num_islands: int, num_particles: int, *, dense:
     )
     fewer = "Use fewer islands or particles (num_islands, num_particles)"
     if dense:
-        fewer += ", or a metric that is no matrix (moves=wb.AdaptiveHMC(dense=False))"
+        fewer += ", or a diagonal metric (moves=wb.AdaptiveHMC(dense=False))"
     if available is not None and needed > available:
-        raise MethodError(f"{about}, and {_gigabytes(available)} are left. {fewer}.")
+        raise MethodError(f"{about}, and {_gigabytes(available)} are free. {fewer}.")
     warnings.warn(f"{about}. {fewer}, if that is too much.", WeighbridgeWarning, stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""Densities on the way from all rows before to all rows with a chunk of them."""
+"""The path of densities from the posterior of the past rows to that with a new chunk."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from weighbridge.models.targets.term import Term
 )
 @dataclass(frozen=True)
 class Path:
-    r"""Densities from prior times past to prior times past times chunk.
+    r"""The densities between prior x past and prior x past x chunk.
 
     .. math:: f_\lambda(\theta) = p(\theta) \, \text{past}(\theta) \, \text{chunk}(\theta)^\lambda
 
-    Where components may be permuted, ``walls`` may restrict them to the cell of one labelling.
+    If components may be permuted, ``walls`` can restrict the path to the cell of one labelling.
     """
 
     model: Model
@@ -39,7 +39,7 @@ class Path:
 
     @property
     def axes(self) -> Any:
-        """Where the island axes of its terms lie, for jax.vmap; the model is common to all."""
+        """The island axes of the terms, for jax.vmap; all islands share the model."""
         past = tuple(term.axes for term in self.past)
         return Path(None, past, self.chunk.axes, None)  # type: ignore[arg-type]
 
@@ -48,9 +48,9 @@ class Path:
         return Target(self.model, (*self.past, Tempered(self.chunk, power)))
 
     def permits(self, before: Array, after: Array) -> Array:
-        """Which moves, islands x particles, do not leave the walls, if there are any.
+        """Which moves stay within the walls, islands x particles; all if there are no walls.
 
-        A few particles at the edge of the prior may begin outside; those may go on.
+        A few particles at the edge of the prior may start outside; their moves are permitted.
         """
         if self.walls is None:
             return jnp.ones(after.shape[:2], bool)
@@ -59,7 +59,7 @@ class Path:
         return permitted
 
     def chunk_log_likelihood(self, position: Array) -> Array:
-        """What the weights grow by when the power goes from 0 to 1."""
+        """The change of the log weight when the power goes from 0 to 1."""
         return self.chunk(self.model, position, self.model.transform(position)[0])
 
 

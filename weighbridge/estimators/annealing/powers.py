@@ -1,4 +1,4 @@
-"""The next power of a path: as far as the effective sample size allows."""
+"""The next power of a path, at which the effective sample size meets its target."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from weighbridge.core.resampling import relative_weights
 from weighbridge.core.types import Array
 
-# The next power is searched between exp(-SEARCH_DEPTH) and all of what remains, ...
+# The increment is searched between exp(-SEARCH_DEPTH) and 1 times the remaining power, ...
 SEARCH_DEPTH = 700.0
-# ... until the ESS is so near to what is wanted, as a share of it, or after so many tries.
+# ... until the ESS has this relative distance from its target, or after this many trials.
 NEAR_ENOUGH = 1e-10
 SEARCH_STEPS = 60
 TINY = 1e-300
@@ -26,7 +26,7 @@ def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | floa
                                             {\sum_i W_i e^{2 \Delta \ell_i}}
 
     Zhou, Johansen & Aston (2016), J. Comput. Graph. Stat. 25:701-726. With equal W it is the
-    ESS of Kong, Liu & Wong (1994). Particles at -inf count for nothing at any positive step.
+    ESS of Kong, Liu & Wong (1994). Particles at -inf have no weight at any positive step.
     """
     weight, _ = relative_weights(log_weight)
     finite = jnp.isfinite(log_likelihood) & (weight > 0)
@@ -46,24 +46,24 @@ def choose_increment(
 ) -> tuple[Array, Array, Array]:
     r"""The step of the power at which the ESS, averaged over islands, meets its target.
 
-    Found by secants in the coordinates in which it is a straight line where log-likelihoods of
-    variance sigma^2 are about normal and steps are small,
+    It is found by the secant method in the coordinates in which the ESS is a straight line, if
+    log-likelihoods with variance sigma^2 are about normal and steps are small:
 
-    .. math:: \log(M / \mathrm{ESS} - 1) \approx 2 \log \Delta + 2 \log \sigma,
+    .. math:: \log(M / \mathrm{ESS} - 1) \approx 2 \log \Delta + 2 \log \sigma.
 
-    and by bisection where a secant leaves what is known to hold it: in a third of the tries of
-    bisection alone. If too few particles are finite to reach the target at any positive step, the
-    target is that fraction of what is left.
+    If a secant leaves the bracket, bisection is used. This needs a third of the trials of bisection
+    alone. If too few particles are finite to reach the target at any positive step, the target is
+    that fraction of the finite particles.
 
     Args:
         log_likelihood: of the chunk, islands x particles.
-        log_weight: carried weights (zeros count every particle alike), islands x particles.
+        log_weight: carried weights (zeros: all particles have equal weight), islands x particles.
         target_ess: as a fraction of the particles.
         remaining: the largest step allowed.
-        increment: take this step, whatever its ESS; NaN chooses it.
+        increment: take this step, whatever its ESS; NaN: the ESS determines the step.
 
     Returns:
-        The step, the ESS of each island that it gives, and whether the target was lowered.
+        The step, the ESS of each island at this step, and whether the target was lowered.
 
     >>> step, ess, lowered = choose_increment(jnp.arange(10.0)[None] * 100, jnp.zeros((1, 10)),
     ...                                       0.5, 1.0)
@@ -84,12 +84,12 @@ def search_increment(
     remaining: Array | float,
     increment: Array | float,
 ) -> Search:
-    """The search of ``choose_increment``, at its end."""
+    """The final state of the search of ``choose_increment``."""
     num_particles = log_likelihood.shape[1]
     log_remaining = jnp.log(remaining)
 
     def evaluate(search: Search) -> Search:
-        # All that is asked of the ESS is asked here: each place where it is compiled takes long.
+        # The only place that computes the ESS: each further one would add compile time.
         step = jnp.where(fixed, given, jnp.exp(search.log_step))
         ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
         mean, turn = jnp.mean(ess), search.turn
@@ -103,12 +103,12 @@ def search_increment(
         high = jnp.where((turn > 1) & ~enough, search.log_step, search.high)
         lost = jnp.log(jnp.maximum(reachable / mean - 1.0, TINY))
         excess = lost - jnp.log(1.0 / target_ess - 1.0)
-        # Through this try and the one before; at first with the slope of small steps.
+        # The secant through the last two trials; at first with the slope of small steps.
         run, rise = search.log_step - search.log_before, excess - search.excess
         slope = jnp.where((turn > 2) & (rise * run > 0), rise / run, 2.0)
         secant = search.log_step - excess / slope
         within = (secant > low) & (secant < high)
-        # Every fourth try halves what is left, so that no shape of the curve takes for ever.
+        # Every fourth trial bisects, so that the search ends for every shape of the curve.
         following = jnp.where(within & (turn % 4 != 1), secant, 0.5 * (low + high))
         following = jnp.where(first, log_remaining, jnp.where(turn == 1, guess, following))
         near = (turn > 1) & (jnp.abs(mean - wanted) <= NEAR_ENOUGH * wanted)
@@ -133,32 +133,32 @@ def search_increment(
 
 
 def _log_guess(log_likelihood: Array, log_weight: Array, target_ess: Array | float) -> Array:
-    """The log of the step for log-likelihoods that are normal over the particles of all islands."""
+    """The log of the step, if log-likelihoods were normal over the particles of all islands."""
     usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
     count = jnp.maximum(jnp.sum(usable), 1)
     mean = jnp.sum(jnp.where(usable, log_likelihood / count, 0.0))
-    # By absolute deviations: squares overflow, and are all of the worst particle.
+    # Absolute deviations, because squares may overflow and depend on the worst particle only.
     deviation = jnp.sum(jnp.where(usable, jnp.abs(log_likelihood - mean) / count, 0.0))
     spread = math.sqrt(math.pi / 2) * deviation
     return 0.5 * jnp.log(1.0 / target_ess - 1.0) - jnp.log(jnp.maximum(spread, TINY))
 
 
 class Search(NamedTuple):
-    """The search for a step: first the smallest is tried, then the whole, then steps between.
+    """The search for a step: it tries the smallest step, then the largest, then steps between.
 
     Attributes:
-        log_step: to be tried next, and in the end the one that was found.
-        log_before: tried last.
-        excess: what was lost there beyond what may be, in the coordinates of the secants.
-        low: the largest so far with enough ESS, as a logarithm.
-        high: the smallest so far with too little.
-        reachable: the most that the ESS can be: all particles, or what the smallest step leaves
-            where that is too little.
-        lowered: whether it is, so that less is wanted than was asked for.
-        ess: of each island, at the step that was tried last.
-        whole: whether all of what remains can be taken.
-        turn: steps tried.
-        done: whether the search is over.
+        log_step: log of the step to try next; at the end, of the step that was found.
+        log_before: log of the last trial.
+        excess: log(M / ESS - 1) of the last trial minus its target.
+        low: log of the largest trial with enough ESS.
+        high: log of the smallest trial with too little ESS.
+        reachable: the largest possible ESS: all particles, or the ESS of the smallest step if that
+            is too little.
+        lowered: whether the ESS of the smallest step is too little, so that the target is lowered.
+        ess: of each island, at the last trial.
+        whole: whether the remaining power can be taken in one step.
+        turn: number of trials.
+        done: whether the search has ended.
     """
 
     log_step: Array

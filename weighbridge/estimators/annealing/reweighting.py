@@ -1,4 +1,4 @@
-"""A step before its moves: choose the next power, reweight, maybe resample."""
+"""An annealing step before its moves: choose the next power, reweight, resample if needed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from weighbridge.estimators.annealing.powers import choose_increment
 
 
 class Settings(NamedTuple):
-    """Numbers that steer the loop; all of them are leaves, so changing one never retraces.
+    """Settings of the loop; all of them are leaves, so changing one never retraces.
 
     Attributes:
         target_ess: ESS to aim for at each step, as a fraction of the particles.
-        resample_below: resample when the carried ESS falls below this fraction; 0 never does,
-            more than 1 always does.
-        conditional: 1 to count the ESS with the carried weights (Zhou, Johansen & Aston 2016),
-            0 to count it over the incremental weights alone (as published SGAIS does).
-        next_power: go to this power, whatever the ESS; NaN chooses it by the ESS.
+        resample_below: resample if the ESS of the carried weights is below this fraction; 0: never,
+            more than 1: always.
+        conditional: 1: the ESS includes the carried weights (Zhou, Johansen & Aston 2016);
+            0: it uses only the incremental weights (as published SGAIS does).
+        next_power: go to this power, whatever the ESS; NaN: the ESS determines the power.
     """
 
     target_ess: Array | float
@@ -38,22 +38,22 @@ class Settings(NamedTuple):
 
 
 class StepInfo(NamedTuple):
-    """What one annealing step did; arrays have one entry for each island.
+    """Info of one annealing step; arrays have one entry for each island.
 
     Attributes:
-        increment: by how much the power grew.
-        power: where it is now.
+        increment: increase of the power.
+        power: the new power.
         ess: of the incremental weights.
-        carried_ess: of the weights carried, before resampling.
-        log_increment: log of the weighted mean of chunk^increment: a stepping stone.
+        carried_ess: of the total weights, before resampling.
+        log_increment: log of the weighted mean of chunk^increment, as in stepping stones.
         log_evidence: so far.
-        mean: of the chunk's log-likelihood over the particles, before this step.
-        variance: likewise.
-        num_infinite: particles at log-likelihood -inf.
-        num_undefined: particles whose log-likelihood is not a number, counted as -inf.
+        mean: mean of the chunk's log-likelihood over the particles, before this step.
+        variance: variance of the chunk's log-likelihood, before this step.
+        num_infinite: particles with log-likelihood -inf.
+        num_undefined: particles whose log-likelihood is NaN; they count as -inf.
         num_unbounded: particles whose log-likelihood is +inf, which is an error.
-        num_diverged: moves that were undone because the position was not finite.
-        dropped: whether the target ESS had to be lowered for want of finite particles.
+        num_diverged: particles whose moves diverged and were undone.
+        dropped: whether the target ESS was lowered because too few particles were finite.
         resampled: whether the island was resampled.
         moves: info of the moves, averaged over particles.
     """
@@ -76,14 +76,14 @@ class StepInfo(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """A step before its moves.
+    """An annealing step before its moves.
 
     Attributes:
         cloud: the particles to move.
-        chosen: which of the particles before they are.
-        population: all particles, with their new weights.
-        power: the one that the moves are for.
-        info: what is known before them.
+        chosen: their indices among the particles before resampling.
+        population: all particles before resampling, with their new weights.
+        power: the power at which they move.
+        info: info of the step, without the moves.
     """
 
     cloud: Cloud
@@ -102,7 +102,7 @@ def weigh(
     resampling: str,
     chain_length: int,
 ) -> Weighed:
-    """Choose the next power, reweight and maybe resample; ``raw`` are the log-likelihoods."""
+    """Choose the next power, reweight, resample if needed; ``raw`` are the log-likelihoods."""
     log_likelihood = jnp.where(jnp.isnan(raw), -jnp.inf, raw)
     mean, variance = jax.vmap(moments)(log_likelihood, cloud.log_weight)
     log_weight, increment, following, ess, lowered = _reweight(
@@ -124,7 +124,7 @@ def weigh(
         power=following,
         ess=ess,
         carried_ess=jax.vmap(effective_sample_size)(log_weight),
-        # An island without weight stays without: -inf, and not the difference of two.
+        # An island without weight has the increment -inf, not the difference of two infinities.
         log_increment=jnp.where(jnp.isfinite(before), log_evidence - before, -jnp.inf),
         log_evidence=log_evidence,
         mean=mean,
@@ -143,7 +143,11 @@ def weigh(
 def _reweight(
     cloud: Cloud, power: Array, log_likelihood: Array, settings: Settings
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Choose the next power and grow the weights: weights, step, power, ESS, lowered."""
+    """Choose the next power and reweight.
+
+    Returns the weights, the increment of the power, the power, the ESS, and whether the target
+    ESS was lowered.
+    """
     alive = jnp.isfinite(cloud.log_weight)
     carried = jnp.where(
         alive, settings.conditional * jnp.where(alive, cloud.log_weight, 0.0), -jnp.inf
@@ -155,7 +159,7 @@ def _reweight(
     )
     following = jnp.where(increment >= remaining, 1.0, power + increment)
     following = jnp.where(fixed, settings.next_power, following)
-    # A particle at -inf is dropped, also from a step so small that -inf times it is NaN.
+    # A particle at -inf loses its weight, also if the increment is 0 and the product would be NaN.
     gained = jnp.where(jnp.isfinite(log_likelihood), increment * log_likelihood, -jnp.inf)
     return cloud.log_weight + gained, increment, following, ess, lowered
 
@@ -163,10 +167,10 @@ def _reweight(
 def _resample(
     key: Array, cloud: Cloud, resample_below: Array | float, resampling: str, chain_length: int
 ) -> tuple[Cloud, Array, Array]:
-    """Resample one island if its weights have degenerated; all weights become their mean.
+    """Resample one island if its ESS is too low; then all weights become their mean.
 
-    With chains only one of ``chain_length`` is kept. Returns the cloud, which particles it is
-    made of, and whether it was resampled.
+    With chains only one of ``chain_length`` particles is kept. Returns the cloud, the indices of
+    its particles before, and whether it was resampled.
     """
     num_particles = cloud.log_weight.shape[0]
     resample = effective_sample_size(cloud.log_weight) < resample_below * num_particles
@@ -174,7 +178,8 @@ def _resample(
     chosen = jnp.where(resample, drawn, jnp.arange(num_particles))
     log_weight = jnp.where(resample, log_mean_exp(cloud.log_weight), cloud.log_weight)
     if chain_length > 1:
-        # Every so many of them from a random one on: of a systematic draw again a systematic draw.
+        # Take every chain_length-th index from a random offset; a thinned systematic sample is
+        # systematic.
         first = jnp.floor(chain_length * jax.random.uniform(jax.random.fold_in(key, 1))).astype(int)
         chosen, log_weight = (
             leaf.reshape(-1, chain_length)[:, first] for leaf in (chosen, log_weight)

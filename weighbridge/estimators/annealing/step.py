@@ -1,4 +1,4 @@
-"""One annealing step of all islands, as a program."""
+"""One annealing step of all islands, as a compiled program."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ def _anneal_step(
     Args:
         key_data: two keys for each island.
         cloud: the particles.
-        power: that they are at.
-        path: of densities.
-        mover: how they move.
+        power: their current power.
+        path: the path of densities.
+        mover: moves the particles.
         settings: see ``Settings``.
-        resampling: name of the scheme.
-        chain_length: more than 1 resamples one of so many particles and keeps every state of the
-            chains that start there (waste-free: Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148).
+        resampling: name of the resampling scheme.
+        chain_length: if more than 1, the number of resampled particles is smaller by this factor,
+            and every state of the chains that start from them is kept (waste-free: Dau & Chopin
+            2022, J. R. Stat. Soc. B 84:114-148).
 
     Returns:
-        The particles, the power that they have reached, the mover as tuned, and what was done.
+        The particles, their new power, the tuned mover, and the info of the step.
     """
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     raw = chunk_log_likelihoods(path, cloud.position)
@@ -64,7 +65,7 @@ def _patient_anneal_step(
 ) -> tuple[Cloud, Array, Any, StepInfo]:
     """One annealing step, in which particles move only if some were resampled.
 
-    There are no chains to keep the states of: particles that have not moved have one state each.
+    It has no ``chain_length``: particles that do not move have no chain of states.
     """
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     raw = chunk_log_likelihoods(path, cloud.position)
@@ -75,7 +76,7 @@ def _patient_anneal_step(
 
 
 anneal_step = jit_for_speed(_anneal_step, static_argnames=("resampling", "chain_length"))
-# The same, for a likelihood that is cheap: it takes less time to compile, and may take more to run.
+# The same for a cheap likelihood: it compiles faster, and may run slower.
 quick_step = jit(_anneal_step, static_argnames=("resampling", "chain_length"))
 patient_step = jit_for_speed(_patient_anneal_step, static_argnames="resampling")
 
@@ -83,7 +84,7 @@ patient_step = jit_for_speed(_patient_anneal_step, static_argnames="resampling")
 def _settled(
     weighed: Weighed, start: Cloud, path: Path, outcome: tuple[Array, Any, Any]
 ) -> tuple[Cloud, Array, Any, StepInfo]:
-    """Take what a mover did to the particles that it started from, but for those that ran away."""
+    """Accept the positions of a mover, except for particles that diverged."""
     moved, moves, mover = outcome
     adjusted = getattr(mover, "adjusted", False)
     stable = None if adjusted else stable_moves(path, weighed.power, start.position, moved)
@@ -95,7 +96,7 @@ def _settled(
 def _move_if(
     wanted: Array, mover: Any, keys: Array, cloud: Cloud, path: Path, power: Array
 ) -> tuple[Array, Any, Any]:
-    """Move all particles, or none; then the info is zero."""
+    """Move all particles, or none; if none, all leaves of the info are zero."""
     mover = jax.tree_util.tree_map(jnp.asarray, mover)
 
     def move() -> tuple[Array, Any, Any]:

@@ -1,1 +1,1 @@
-"""Bounds of the log evidence from both ends of a path."""
+"""Bounds of the log evidence from annealing in both directions."""

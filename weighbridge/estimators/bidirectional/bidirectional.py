@@ -1,8 +1,8 @@
 """Bidirectional Monte Carlo: bounds on the log evidence from below and from above.
 
-Data that are simulated from the model come with an exact draw from their posterior: the parameters
-that made them. Annealing from the prior to the posterior bounds log Z from below, annealing from
-that draw back to the prior bounds it from above, and what lies between is known to be close.
+For simulated data an exact posterior draw is known: the parameters of the simulation. Annealing
+from the prior to the posterior bounds log Z from below. Annealing from that draw back to the prior
+bounds it from above.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from weighbridge.models.row_likelihood import check_row_function
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import host_likelihood
 
-# From the parameters (NumPy arrays by name) and a generator to observations.
+# Simulates observations from the parameters (NumPy arrays by name) and a generator.
 Simulator = Callable[[dict[str, np.ndarray], np.random.Generator], PyTree]
 
 PILOT, FORWARD, BACKWARD = 11, 12, 13
-# Sweeps of moves at power 1 before a backward chain starts: each start is an exact posterior draw
-# of its own, no longer the one that they all come from.
+# Sweeps of moves at power 1 before a backward chain starts. They make the starts of the chains
+# nearly independent; each start is still an exact posterior draw.
 REFRESHING = 4
 
 
@@ -65,13 +65,14 @@ def bidirectional(
 ) -> Bounds:
     r"""Lower and upper stochastic bounds on log Z, for data simulated from the model.
 
-    They tell how far any estimator is from the truth on data like one's own. Parameters theta* are
-    drawn from the prior and data from their likelihood, so theta* is an exact posterior draw.
-    With f_t = p(theta) p(data | theta)^{lambda_t} and moves K_t that leave f_t invariant, a
-    forward chain starts from the prior and for t = 1..T first gains the weight
-    f_t(x_{t-1}) / f_{t-1}(x_{t-1}), then moves, x_t ~ K_t(x_{t-1}). The reversal of K_t is
-    K_t(x' | x) f_t(x) / f_t(x'). So a backward chain, from x_T = theta*, for t = T..1 first moves
-    at power t, x_{t-1} from x_t, then loses that weight; and of the same path
+    The bounds show how far an estimator is from the truth on data that are similar to your own.
+    Parameters theta* are drawn from the prior and data from their likelihood, so theta* is an exact
+    posterior draw. Let f_t = p(theta) p(data | theta)^{lambda_t}, and let the moves K_t leave f_t
+    invariant. A forward chain starts from the prior. For t = 1..T its weight is first multiplied by
+    f_t(x_{t-1}) / f_{t-1}(x_{t-1}); then it moves, x_t ~ K_t(x_{t-1}). The reversal of K_t is
+    K_t(x' | x) f_t(x) / f_t(x'). A backward chain starts from x_T = theta*. For t = T..1 it first
+    moves at power t, from x_t to x_{t-1}; then its weight is divided by the same ratio. For one and
+    the same path
 
     .. math:: \frac{Q_{backward}(x_0 \ldots x_T)}{P_{forward}(x_0 \ldots x_T)}
         = \frac{f_T(x_T)}{Z p(x_0)} \prod_t \frac{f_t(x_{t-1})}{f_t(x_t)}
@@ -80,23 +81,24 @@ def bidirectional(
     .. math:: E_P[w] = Z, \quad E_Q[1/w] = 1/Z, \quad
         E_P[\log w] = \log Z - KL(P | Q), \quad E_Q[\log w] = \log Z + KL(Q | P)
 
-    An island averages the weights of its chains, the bounds average the logs of the islands. A
-    pilot run finds the schedule and the tuning of the moves; then both are fixed, for chains that
-    tuned themselves would bound nothing. All backward chains come from the one theta*. They forget
-    it by moves at power 1; what it still matters is measured, by backward chains with the same
-    random numbers from draws of the pilot, and is part of the upper bound's error. Where the
-    posterior has modes that no move connects and the pilot missed one, only Markov's inequality is
-    left: the upper bound is a nats too low with a probability of at most exp(-a).
+    An island averages the weights of its chains; the bounds average the logs over islands. A pilot
+    run finds the schedule and the tuning of the moves. Then both are fixed, because chains that
+    tune themselves would give no bounds. All backward chains start from the same theta*, and make
+    moves at power 1 to become independent of it. The remaining dependence is measured with backward
+    chains that start from draws of the pilot and use the same random numbers; it is part of the
+    error of the upper bound. If moves do not connect the modes of the posterior and the pilot
+    missed one, only Markov's inequality holds: the upper bound is a nats too low with a probability
+    of at most exp(-a).
 
     Grosse, Ghahramani & Adams (2015), arXiv:1511.02543.
 
     Args:
         model: with a log-likelihood of rows, or of all data.
-        simulate: ``f(parameters, generator)``, given the parameters as NumPy arrays by name and a
-            NumPy generator, returns observations as ``wb.evidence`` takes them; inputs such as the
-            features of a regression may be those of the user's own data.
-        method: ``AIS`` or ``SMC`` with their settings; more annealing steps bring the bounds
-            together. By default AIS with 32 islands of 32 particles.
+        simulate: ``f(parameters, generator)`` takes the parameters as NumPy arrays by name and a
+            NumPy generator. It returns observations in any form that ``wb.evidence`` takes; inputs
+            such as the features of a regression may come from your own data.
+        method: ``AIS`` or ``SMC`` with their settings; more annealing steps bring the bounds closer
+            to each other. By default AIS with 32 islands of 32 particles.
         seed: the same seed gives the same parameters, data and bounds.
 
     >>> import weighbridge as wb
@@ -114,7 +116,7 @@ def bidirectional(
     if not isinstance(model, Model):
         raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
     chosen = _require_method(method)
-    # Folded in, so that the true parameters are no particle of an estimator with the same seed.
+    # Another key, so that the true parameters are not a particle of an estimator with this seed.
     key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 2**32 - Stream.SIMULATIONS)
     first, second, third = np.arange(3 * chosen.num_islands).reshape(3, -1)
     truth = np.asarray(draw_cloud(model, key, third, chosen.num_particles).position[0, 0])
@@ -139,13 +141,13 @@ def bidirectional(
     cloud = draw_cloud(model, key, second, chosen.num_particles)
     forward = run.fixed(FORWARD, cloud, 0.0, powers[1:], movers)
 
-    # Each power has the moves of the forward step to it; at 0 the weights are complete.
+    # Each power has the moves of the forward step to this power. At power 0 the weights are final.
     reverse = np.concatenate([np.ones(REFRESHING), powers[::-1]])
     order = [*[movers[-1]] * REFRESHING, *movers[::-1], movers[0]]
     back = [reversed_moves(mover) for mover in order]
     starts = np.broadcast_to(truth, (chosen.num_islands, len(truth)))
     backward = run.fixed(BACKWARD, run.cloud_at(starts), 1.0, reverse, back)
-    # The same random numbers from elsewhere: what differs is what the start still matters.
+    # The same random numbers from other starts: the differences show the effect of the start.
     starts = _posterior_draws(pilot, seed)
     rehearsal = run.fixed(BACKWARD, run.cloud_at(starts), 1.0, reverse, back)
 
@@ -177,14 +179,14 @@ def bidirectional(
 
 @dataclass(frozen=True)
 class _PathRun:
-    """The annealing core on one path of densities: tuning itself, or fixed."""
+    """The annealing loop on one path of densities, with tuning or with fixed moves."""
 
     method: Tempering
     seed: int
     path: Path
 
     def pilot(self, cloud: Cloud, mover: Mover) -> Annealed:
-        """Find schedule and tuning; resampled whatever the method, for the sake of the metric."""
+        """Find the schedule and the tuning; it always resamples, for a better metric."""
         method = self.method
         return anneal(
             self.seed,
@@ -206,7 +208,7 @@ class _PathRun:
         schedule: np.ndarray,
         movers: Sequence[Mover],
     ) -> np.ndarray:
-        """Log weights at the end of a schedule, by movers that do not tune themselves."""
+        """Log weights at the end of a schedule, with movers that do not tune themselves."""
         outcome = anneal(
             self.seed,
             stage,
@@ -230,7 +232,7 @@ class _PathRun:
 
 
 def _posterior_draws(pilot: Annealed, seed: int) -> np.ndarray:
-    """One particle of the pilot for each island, by its weight."""
+    """One particle of the pilot for each island, drawn by its weight."""
     num_islands, num_particles, dimension = pilot.cloud.position.shape
     numbers = random_numbers(seed, Stream.PILOT_DRAWS)
     log_weights = np.asarray(pilot.cloud.log_weight).reshape(-1)
@@ -242,10 +244,11 @@ def _posterior_draws(pilot: Annealed, seed: int) -> np.ndarray:
 
 
 def _start_error(from_truth: np.ndarray, from_others: np.ndarray) -> float:
-    """Standard error of the mean from the truth by which posterior draw the truth is.
+    """Standard error of the mean over chains from the truth, due to the choice of the truth.
 
-    Two draws differ by twice the variance of one, and islands by their own on top. Measured from
-    the truth itself, a truth that is an exception is seen to be one.
+    The squared difference of two starts has twice the variance of one start, plus the variance
+    over islands, which is subtracted. Differences are taken from the mean of the chains from the
+    truth, so that an unusual truth gives a large error.
     """
     num_islands = len(from_truth)
     if num_islands < 2:
@@ -256,22 +259,22 @@ def _start_error(from_truth: np.ndarray, from_others: np.ndarray) -> float:
 
 
 def _require_method(method: str | Tempering | None) -> Tempering:
-    """AIS or SMC, or an error that says why not."""
+    """AIS or SMC; other methods are refused."""
     chosen = AIS(32, 32, target_ess=0.95) if method is None else resolve(method)
     if not isinstance(chosen, Tempering) or not chosen.reversible:
         raise MethodError(
-            f"Bounds need AIS or SMC, whose weights have a reversal, not {chosen.name!r}: "
+            f"Bounds need AIS or SMC, whose paths can be run in reverse, not {chosen.name!r}: "
             "method=wb.AIS(...)."
         )
     if chosen.chain_length > 1:
-        raise MethodError("Bounds need plain SMC: leave out its waste-free chains.")
+        raise MethodError("Bounds need plain SMC: leave out waste_free.")
     return chosen
 
 
 def _simulated(
     model: Model, simulate: Simulator, parameters: dict[str, np.ndarray], seed: int
 ) -> tuple[PyTree, np.ndarray | None]:
-    """Observations from the parameters, checked, and a weight of 1 for every row."""
+    """Simulated observations, checked, and a weight of 1 for every row."""
     total = model.total_log_likelihood
     if total is not None and len(inspect.signature(total).parameters) < 2:
         raise ModelError(
@@ -294,14 +297,14 @@ def _simulated(
         if model.log_likelihood is not None:
             values = RowChecker("raise", model.check_rows)(values)
     except DataError as error:
-        raise DataError(f"simulate returned data that cannot be weighed. {error}") from error
+        raise DataError(f"simulate returned data that cannot be used. {error}") from error
     if not num_rows(values):
-        raise DataError("simulate returned no row: there is nothing to weigh.")
+        raise DataError("simulate returned no rows.")
     if model.log_likelihood is None:
         return values, None
     if check_row_function(model, values):
         raise DataError(
-            "simulate returned a column 'weight' that counts repeated rows. The parameters are a "
-            "posterior draw only of rows that were simulated one by one: return every row."
+            "simulate returned a column 'weight' that counts repeated rows. The parameters are an "
+            "exact posterior draw only if every row was simulated: return every row."
         )
     return values, np.ones(num_rows(values))

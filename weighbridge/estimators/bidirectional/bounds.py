@@ -1,4 +1,4 @@
-"""What bidirectional Monte Carlo gives back: bounds, and whether another estimate keeps to them."""
+"""The result of bidirectional Monte Carlo: bounds, and a check of other estimates."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @travels()
 class Verdict(NamedTuple):
-    """Whether an estimate agrees with bounds; true if it does.
+    """Whether an estimate agrees with bounds; it is true if the estimate agrees.
 
     Attributes:
         inside: whether it lies between the bounds, given all errors.
         excess: nats by which it is above the upper bound (positive) or below the lower one
             (negative); 0 between them.
         num_errors: the same in units of the combined standard error.
-        text: the same in words.
+        text: the same as a sentence.
     """
 
     inside: bool
@@ -55,15 +55,16 @@ class Bounds:
         lower: mean over islands of log estimates of Z; its expectation is at most log Z.
         upper: mean over islands of minus log estimates of 1/Z; its expectation is at least log Z.
         lower_error: standard error of ``lower``; NaN when it cannot be stated.
-        upper_error: standard error of ``upper``, with what hangs on the one exact posterior draw.
-        data: the simulated observations, for other estimators to weigh.
-        parameters: what they were simulated with.
-        schedule: powers of the likelihood, from 0 to 1; the backward chains took them from 1 to 0.
+        upper_error: standard error of ``upper``; it includes the effect of the one exact posterior
+            draw.
+        data: the simulated observations, for use with other estimators.
+        parameters: the parameters of the simulation.
+        schedule: powers of the likelihood, from 0 to 1; backward chains go from 1 to 0.
         forward_log_weights: log weights at the end of the forward chains, islands x particles.
-        backward_log_weights: likewise of the backward chains; they estimate 1/Z.
+        backward_log_weights: log weights at the end of the backward chains; they estimate 1/Z.
         method: name of the method.
-        num_observations: rows that were simulated.
-        flags: every reason for caution; empty if there is none.
+        num_observations: number of simulated rows.
+        flags: all flags; empty if there are none.
         elapsed: seconds of wall clock.
     """
 
@@ -83,7 +84,7 @@ class Bounds:
 
     @property
     def gap(self) -> float:
-        """The distance of the bounds; its expectation bounds the error of both."""
+        """The distance between the bounds; its expectation bounds the error of both."""
         return self.upper - self.lower
 
     @property
@@ -95,14 +96,14 @@ class Bounds:
     def crossed(self) -> bool:
         """Whether the upper bound is below the lower one by more than chance allows.
 
-        Then ``simulate`` does not draw from the likelihood of the model. By Markov's inequality
+        Then ``simulate`` does not draw from the likelihood of the model: by Markov's inequality
         each bound is a nats on the wrong side with a probability of at most exp(-a).
         """
         return self.gap < -MAX_BOUNDS_CROSSING
 
     @property
     def status(self) -> Status:
-        """The gravest flag, or ``Status.OK``."""
+        """The most serious flag, or ``Status.OK``."""
         return gravest(self.flags)
 
     def check(self, result: Evidence, *, num_errors: float = 3.0) -> Verdict:
@@ -110,13 +111,13 @@ class Bounds:
 
         Args:
             result: of ``wb.evidence(model, bounds.data, ...)`` by any method.
-            num_errors: combined standard errors that it may lie outside. An estimate that does
-                not state its error is held to those of the bounds alone.
+            num_errors: number of combined standard errors by which it may lie outside. For an
+                estimate without an error only the errors of the bounds are used.
         """
         if result.num_observations != self.num_observations:
             raise DataError(
-                f"This result weighs {result.num_observations:,} observations, and the bounds are "
-                f"for {self.num_observations:,}: run the method on bounds.data."
+                f"This result has {result.num_observations:,} observations, and the bounds are for "
+                f"{self.num_observations:,}: run the method on bounds.data."
             )
         value = result.log_evidence
         excess = max(value - self.upper, 0.0) - max(self.lower - value, 0.0)

@@ -1,7 +1,7 @@
-"""Movers whose tuning is fixed, and how it is found: by recording those that tune themselves.
+"""Movers with fixed tuning, and movers that record their tuning for later.
 
-Particles that tune their own moves choose where they go. Estimates that must be unbiased, and the
-bounds that rest on them, take the tuning of a pilot run instead.
+Moves that are tuned by the particles which they move cause a bias. Unbiased estimates, and bounds
+that need them, use the tuning of a pilot run instead.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from weighbridge.estimators.annealing.path import Path
 @partial(register_dataclass, data_fields=["mover", "scale", "backward"], meta_fields=[])
 @dataclass(frozen=True)
 class Frozen:
-    """A mover that tunes itself, with every number as it was found at one power.
+    """A mover with the tuning that was found at one power, now fixed.
 
-    So it leaves its target exactly invariant, and islands that use it are independent.
+    It leaves its target exactly invariant, and islands that use it are independent.
 
     Attributes:
-        mover: with the step size and the number of moves.
-        scale: of the moves, for all islands.
-        backward: whether the moves come in reverse order; each of them is its own reversal.
+        mover: a mover with the step size and the number of moves.
+        scale: the metric, the same for all islands.
+        backward: whether the moves come in reverse order; each single move is its own reversal.
     """
 
     mover: Any
@@ -62,21 +62,21 @@ class Frozen:
 @partial(register_dataclass, data_fields=["mover"], meta_fields=[])
 @dataclass(frozen=True)
 class Recorded:
-    """A mover that also tells, at every power, how to make its moves again without tuning."""
+    """A mover that also records, at every power, a frozen mover with its tuning."""
 
     mover: Any
 
     @property
     def adjusted(self) -> bool:
-        """Whether moves have an accept test."""
+        """Whether moves have an accept/reject test."""
         return bool(getattr(self.mover, "adjusted", False))
 
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
-        """Move, and give the frozen mover of this power as the info."""
+        """Move; the info is the frozen mover of this power."""
         moved, _, tuned = self.mover.move(keys, cloud, path, power)
         frozen = self.mover
         if isinstance(self.mover, Adaptive):
-            # As many moves as were made here, by the step size that they have come to.
+            # The number of moves of this power, and the step size after tuning.
             as_here = self.mover.tuned(tuned.first_step_size(), jnp.asarray(self.mover.num_moves))
             frozen = Frozen(as_here, particle_scale(cloud, dense=self.mover.dense))
         return moved, frozen, replace(self, mover=tuned)
@@ -85,17 +85,17 @@ class Recorded:
 def require_freezable(moves: Mover) -> None:
     """Refuse moves that cannot be frozen, or do not leave their target exactly invariant."""
     kernel: Any = getattr(moves, "kernel", None)
-    # Particles that move by each other are no chains: the mean of their weights is biased.
+    # Particles of an ensemble are not independent chains: the mean of their weights is biased.
     together = isinstance(kernel, Kernel) and kernel.ensemble
     exact = isinstance(moves, Adaptive) or (isinstance(moves, Repeat) and not kernel.uses_batches)
     if together or not exact:
         raise MethodError(
             "Bounds need moves of single particles that leave their target exactly invariant and "
             'whose tuning can be frozen: moves="hmc", "random_walk" or "slice", or a kernel with '
-            "an accept test (HMC, Metropolis)."
+            "an accept/reject test (HMC, Metropolis)."
         )
 
 
 def reversed_moves(mover: Mover) -> Mover:
-    """The time reversal of a frozen mover; one that repeats a reversible kernel is its own."""
+    """The time reversal of a frozen mover; a repeated reversible kernel is its own reversal."""
     return replace(mover, backward=True) if isinstance(mover, Frozen) else mover

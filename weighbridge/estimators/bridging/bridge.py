@@ -14,9 +14,9 @@ from weighbridge.diagnostics.pareto import pareto_khat
 # The iteration ends when log Z changes by less than this.
 CONVERGED = 1e-10
 MAX_ITERATIONS = 1000
-# What sums of log densities are good to; no other error is left where the proposal is exact.
+# Relative rounding error of sums of log densities; the only error if the proposal is exact.
 ROUNDING = 1e-14
-# Cautions about a path, which do not concern an answer by the bridge.
+# Flags of a path that do not apply to an answer of the bridge.
 OF_THE_PATH = (
     Status.NOISY,
     Status.ISLANDS_DISAGREE,
@@ -24,23 +24,23 @@ OF_THE_PATH = (
     Status.HEATED,
     Status.ERROR_UNKNOWN,
 )
-# Effective draws, as a fraction, from which on no tail matters.
+# With at least this fraction of effective draws, the tails do not matter.
 EVEN = 0.9
 
 
 class Bridged(NamedTuple):
-    """What a bridge between two samples gave.
+    """The result of a bridge between two samples.
 
     Attributes:
         log_evidence: in nats.
-        std_error: from leaving out one group of draws at a time; NaN under four groups.
-        khat_proposal: Pareto k-hat of posterior over proposal, at draws of the proposal.
-        khat_posterior: of proposal over posterior, at draws of the posterior.
-        overlap: what the two samples have in common, from 0 to 1: the weight of the posterior's
-            draws where the proposal reaches.
+        std_error: from the jackknife over groups of draws; NaN with fewer than four groups.
+        khat_proposal: Pareto k-hat of posterior / proposal, at draws from the proposal.
+        khat_posterior: Pareto k-hat of proposal / posterior, at draws from the posterior.
+        overlap: overlap of the two samples, from 0 to 1: the weight of the posterior draws in the
+            region of the proposal.
         is_even: whether the ratios vary so little, in both directions, that their tails do not
             matter.
-        reached: the overlap of each group of the posterior's draws by itself.
+        reached: the overlap of each group of posterior draws.
     """
 
     log_evidence: float
@@ -52,15 +52,15 @@ class Bridged(NamedTuple):
     reached: np.ndarray | None = None
 
     def judge(self, log_evidence: float, std_error: float) -> tuple[bool, Status | None]:
-        """Whether it is the answer beside an estimate along a path, and what to say of that.
+        """Whether the bridge is the answer, rather than the estimate of a path, and a flag.
 
-        Neither of them is ever far too high (by Markov's inequality), and both fall short when mass
-        was missed. So of two that disagree the higher counts, as long as the bridge's ratios have
-        light tails in both directions; the smaller error alone decides nothing.
+        Neither of them is ever far too high (by Markov's inequality), and both are too low if mass
+        was missed. If they disagree, the higher one is the answer, as long as the bridge's ratios
+        have light tails in both directions. A smaller stated error alone decides nothing.
         """
         if not self.is_light or math.isnan(self.std_error):
             return False, None
-        if math.isnan(std_error):  # nothing to disagree with
+        if math.isnan(std_error):  # the path states no error, so no disagreement can be found
             return True, None
         apart = self.log_evidence - log_evidence
         allowed = MAX_BRIDGE_ERRORS * math.hypot(self.std_error, std_error)
@@ -80,7 +80,7 @@ class Decision(NamedTuple):
     Attributes:
         log_evidence: of the answer.
         std_error: of the answer.
-        flags: every reason for caution about it.
+        flags: the flags of the answer.
         diagnostics: both estimates.
     """
 
@@ -92,7 +92,7 @@ class Decision(NamedTuple):
     def overruled(
         self, log_evidence: float, std_error: float, flags: tuple[Status, ...]
     ) -> Decision:
-        """The same two estimates, where a third one is the answer: with a mode that both missed."""
+        """The same two estimates, with a third one as the answer, which has a mode both missed."""
         diagnostics = self.diagnostics | {"answer": "neither"}
         flags = (Status.MASS_MISSED, *flags)
         return Decision(log_evidence, std_error, flags, diagnostics)
@@ -103,8 +103,7 @@ def decide(
 ) -> Decision:
     """Choose between a bridge, if there is one, and a path with its flags; see ``judge``.
 
-    A path along which the likelihood was the same everywhere is exact: a bridge that agrees with it
-    could only add noise.
+    A path with a constant likelihood is exact: a bridge that agrees with it would only add noise.
     """
     by_bridge, caution = False, None
     if crossing is not None:
@@ -138,15 +137,15 @@ def bridge(
     .. math:: Z = \frac{\frac1{N_2} \sum_{j \sim q} l_j / (s_1 l_j + s_2 Z)}
                        {\sum_{i \sim p} W_i / (s_1 l_i + s_2 Z)}, \qquad s_k = N_k / (N_1 + N_2)
 
-    solved by iteration. Draws come in groups (islands) that are independent of each other; the
-    error is the jackknife over groups, which holds for dependent draws within one. What the
-    proposal does not reach pulls the estimate down by as much as the posterior's draws say is
-    there, so it stays right as long as those draws are.
+    solved by iteration. Draws come in groups (islands) that are independent of each other. The
+    error is the jackknife over groups, which is valid for dependent draws within a group. If the
+    proposal does not cover a region, the posterior draws in that region correct the estimate for
+    it; so the estimate is right as long as the posterior draws are right.
 
     Args:
-        log_ratio_posterior: log l at draws of the posterior, groups x draws.
-        log_ratio_proposal: log l at draws of the proposal, groups x draws.
-        log_weight: log weights of the posterior's draws, groups x draws, normalised by no one.
+        log_ratio_posterior: log l at draws from the posterior, groups x draws.
+        log_ratio_proposal: log l at draws from the proposal, groups x draws.
+        log_weight: log weights of the posterior draws, groups x draws; they need no normalisation.
 
     >>> flat = np.full((8, 200), 3.0)
     >>> round(bridge(flat, flat, np.zeros((8, 200))).log_evidence, 10)
@@ -159,7 +158,7 @@ def bridge(
     log_evidence = sides.solve()
     inverse = log_weight[usable] - log_ratio_posterior[usable]
     shared = 1 / (0.5 * _exp(posterior - log_evidence) + 0.5)
-    # Within a group its own weights count, however small they are beside those of others.
+    # Normalise the weights within each group, however small they are compared with other groups.
     top = np.max(log_weight, axis=1, keepdims=True)
     own = np.where(usable, np.exp(log_weight - np.where(np.isfinite(top), top, 0.0)), 0.0)
     reached = np.sum(own * shared, axis=1) / np.maximum(np.sum(own, axis=1), 1e-300)
@@ -184,7 +183,7 @@ class _Sides:
         self.second = 1 - self.first
 
     def sums(self, log_evidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Of each group, numerator and denominator of the ratio of sums, times Z below."""
+        """Numerator, and denominator times Z, of the ratio of sums, for each group."""
         above = 1 / (self.first + self.second * _exp(log_evidence - self.proposal))
         below = self.share / (self.first * _exp(self.posterior - log_evidence) + self.second)
         return np.mean(above, axis=1), np.sum(below, axis=1)
@@ -203,25 +202,25 @@ class _Sides:
         return log_evidence
 
     def error(self, log_evidence: float) -> float:
-        """The jackknife over groups: what leaving one out does to the fixed point."""
+        """The jackknife over groups: the change of the fixed point if one group is left out."""
         num_groups = len(self.share)
         if num_groups < 4 or not math.isfinite(log_evidence):
             return math.nan
         above, below = self.sums(log_evidence)
         weight = self.share.sum(axis=1)
         if min(np.min(above.sum() - above), np.min(below.sum() - below)) <= 0:
-            return math.nan  # one group is all there is
+            return math.nan  # one group has all of the weight
         without = np.log((above.sum() - above) / (num_groups - 1))
         without -= np.log((below.sum() - below) / np.maximum(1 - weight, 1e-12))
-        # The first step of the iteration is the whole way but for a factor of its contraction.
+        # The first step of the iteration, divided by one minus its contraction, is the full change.
         step = 1e-4
         shifted = [np.log(a.mean()) - np.log(b.sum()) for a, b in
                    (self.sums(log_evidence + sign * step) for sign in (1, -1))]  # fmt: skip
         contraction = -(shifted[0] - shifted[1]) / (2 * step)
-        if not contraction > 0:  # log Z is so large that a step is lost in rounding
+        if not contraction > 0:  # log Z is so large that the step is below its rounding
             return math.nan
         without /= contraction
-        # A jackknife of J groups has J - 1 degrees of freedom: as for islands.
+        # A jackknife of J groups has J - 1 degrees of freedom, as the spread over J islands.
         tails = (num_groups - 1) / (num_groups - 3)
         factor = (num_groups - 1) / num_groups
         chance = math.sqrt(tails * factor * float(np.sum((without - without.mean()) ** 2)))

@@ -24,13 +24,13 @@ from weighbridge.models.model import Model
 from weighbridge.models.targets.host import HostLikelihood
 from weighbridge.models.targets.unbounded import UnboundedError
 
-# Particles for each dimension from which on a Gaussian is fitted to their scores: on a Gaussian
-# density one would do, and whether the fit is good is seen from its tails.
+# With at least this many particles for each dimension, a Gaussian is fitted to their scores. For a
+# Gaussian density one would be enough; the tails of the ratios show whether the fit is good.
 ENOUGH_SCORES = 1.25
 
 # Mean, and a triangular square root of the covariance.
 Gaussian = tuple[np.ndarray, np.ndarray]
-# From positions, their scores and their shares of the weight, one a row.
+# Takes positions, their scores and their normalised weights, one row for each particle.
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], Gaussian]
 
 
@@ -45,18 +45,18 @@ def bridge_to_gaussians(
     stage: int = 0,
     turn: int = 0,
 ) -> Bridged | None:
-    """Bridge between the particles and Gaussians fitted to them; None if those cannot be fitted.
+    """Bridge between the particles and Gaussians fitted to them; None if the fit fails.
 
-    Islands are in five groups in a circle, and the Gaussian of one is fitted to the next two: a
-    proposal made of the draws that it is compared with would fit them too well. Nor may two groups
-    fit each other. What the chance in the draws of A and B adds is about a product d_A d_B, once
-    for the Gaussian of A at the draws of B and once for that of B at the draws of A: the same
-    number twice, which a jackknife takes for two independent ones.
+    Islands are in five groups in a circle. The Gaussian of a group is fitted to the next two
+    groups: a proposal fitted to the draws with which it is compared would fit them too well. Two
+    groups must not fit each other either. The random error from the draws of A and B is about a
+    product d_A d_B. It would occur twice, for the Gaussian of A at the draws of B and for that of B
+    at the draws of A, and the jackknife would treat the two as independent.
 
-    Gaussians are fitted to the scores first, and to the moments where those fit badly; whichever
-    has the lighter tails counts. ``adjust`` gives what to add to the log density at positions:
-    where the density has many copies, one of them is enough. Draws at another ``stage`` of a run,
-    or at another ``turn`` there, are other draws.
+    Gaussians are fitted to the scores first, and to the moments if the scores fit badly; the fit
+    with the lighter tails is used. ``adjust`` gives an offset of the log density at positions: if
+    the density has many symmetric copies, it restricts the density to one of them. Another
+    ``stage`` of a run, or another ``turn``, uses other random numbers.
     """
     position, log_weight = np.asarray(cloud.position), np.asarray(cloud.log_weight)
     if len(position) < 4:
@@ -95,12 +95,12 @@ def bridge_to_gaussians(
 def _proposals(
     position: np.ndarray, score: np.ndarray, log_weight: np.ndarray, fit: Fit, enough: float
 ) -> list[tuple[np.ndarray, Gaussian]] | None:
-    """Which islands have which Gaussian; None if one would have too few particles, or none fits."""
+    """The Gaussian of each group of islands; None if particles are too few or a fit fails."""
     num_groups = 5 if len(position) >= 5 else 3
     group = np.arange(len(position)) % num_groups
     dimension = position.shape[-1]
     log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
-    # An island that has no weight left has no share.
+    # An island without weight has no share.
     share = np.exp(log_weight - np.where(np.isfinite(log_total), log_total, 0.0))
     proposals = []
     for own in range(num_groups):
@@ -131,9 +131,8 @@ def fit_scores(position: np.ndarray, score: np.ndarray, share: np.ndarray) -> Ga
 
     .. math:: \nabla \log f(x) \approx -P (x - m)
 
-    On a Gaussian density it is exact from D + 1 particles on, where moments are as noisy as the N
-    particles are few: the log ratio to a Gaussian of their moments has a variance of about
-    D^2 / 2N.
+    For a Gaussian density it is exact with D + 1 particles or more. Moments are noisy: the log
+    ratio to a Gaussian with the moments of N particles has a variance of about D^2 / 2N.
     """
     usable = (share > 0) & np.isfinite(score).all(axis=1)
     position, score, share = position[usable], score[usable], share[usable] / share[usable].sum()
@@ -146,7 +145,7 @@ def fit_scores(position: np.ndarray, score: np.ndarray, share: np.ndarray) -> Ga
 
 
 def log_normal(noise: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """Log density of a Gaussian where its standardised coordinates are these."""
+    """Log density of a Gaussian at these standardised coordinates."""
     constant = 0.5 * len(root) * math.log(2 * math.pi) + np.sum(np.log(np.diag(root)))
     return np.asarray(-0.5 * np.sum(noise**2, axis=-1) - constant)
 
@@ -159,7 +158,7 @@ def _standardised(position: np.ndarray, mean: np.ndarray, root: np.ndarray) -> n
 def log_densities(
     path: Path, position: np.ndarray, *, differentiable: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Log density of the posterior at positions, islands x particles x coordinates, and scores."""
+    """Log density of the posterior, and its gradient, at islands x particles x coordinates."""
     where: Array = position  # type: ignore[assignment]
     if isinstance(path.chunk, HostLikelihood):
         log_prior = np.asarray(_log_priors(path.model, where))

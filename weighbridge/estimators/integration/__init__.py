@@ -1,1 +1,1 @@
-"""Integrals of any function."""
+"""``wb.integrate``: expectations and integrals of any function."""

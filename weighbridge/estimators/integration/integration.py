@@ -24,7 +24,7 @@ from weighbridge.core.tables.table import Table
 from weighbridge.core.thresholds import MAX_TERM_PARETO_K
 from weighbridge.core.types import Array
 from weighbridge.diagnostics.pareto import pareto_khat
-from weighbridge.estimators.integration.drawables import Box, Drawable, drawable
+from weighbridge.estimators.integration.domains import Box, Domain, domain_of
 from weighbridge.models.own_arrays import with_own_arrays
 from weighbridge.plots.integral import plot_integral
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 METHODS = ("monte_carlo", "sobol")
-# Independent scramblings of the quasi-random points, whose spread is the error.
+# Number of independent scramblings of the quasi-random points; their spread gives the error.
 REPLICATES = 16
-# Draws that are evaluated at once.
+# Number of draws that are evaluated at once.
 BLOCK = 2**16
-# Scipy's Sobol points are multiples of 2^-30: the middle of the step avoids the ends.
+# Scipy's Sobol points are multiples of 2^-30: adding half a step avoids 0 and 1.
 HALF_STEP = 2.0**-31
-# Draws (of each replicate) that an estimate on the way is of, at least.
-LEAST_OF_PATH = 4
+# Smallest number of draws (of each replicate) for a point of ``path``.
+MIN_PATH_DRAWS = 4
 
 
 @travels()
@@ -52,12 +52,12 @@ class Integral(Shown):
     Attributes:
         value: the estimate.
         std_error: its standard error.
-        num_draws: points at which the function was evaluated.
-        ess: effective draws, by the importance weights; all of them without a proposal.
-        pareto_k: shape of the tail of the terms that were summed; above 0.7 neither the value nor
-            the error can be trusted. Infinite where fewer than 25 terms are not zero.
-        path: how it came about: numbers of draws that double, the estimates by so many of them, and
-            their standard errors.
+        num_draws: number of points at which the function was evaluated.
+        ess: effective draws of the importance weights; equal to ``num_draws`` without weights.
+        pareto_k: shape of the tail of the summed terms; above 0.7 neither the value nor the error
+            can be trusted. Infinite if fewer than 25 terms are not zero.
+        path: estimates from fewer draws: numbers of draws that double, the estimates from so many
+            draws, and their standard errors.
 
     >>> print(Integral(1.0, 0.01, 1000, 1000.0, -0.2))
     1.0000 +- 0.0100 (1,000 draws)
@@ -73,7 +73,7 @@ class Integral(Shown):
     path: tuple[tuple[int, float, float], ...] = field(default=(), repr=False)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """The estimate as draws are added, with two standard errors either way.
+        """The estimate against the number of draws, with bands of two standard errors.
 
         Args:
             axes: where to draw: an empty matplotlib figure or subfigure, or one axes.
@@ -91,7 +91,7 @@ class Integral(Shown):
 
     @property
     def reliable(self) -> bool:
-        """Whether the terms have a tail light enough for the error to mean something."""
+        """Whether the tail of the terms is light enough to trust the error."""
         return self.pareto_k <= MAX_TERM_PARETO_K
 
     def __str__(self) -> str:
@@ -124,25 +124,25 @@ def integrate(
               \qquad \text{or} \qquad \frac1N \sum_i h(x_i) \frac{f(x_i)}{g(x_i)}, \quad x_i \sim g
 
     Plain Monte Carlo has the error sd(h) / sqrt(N). Scrambled Sobol points fill space more evenly
-    and are much more accurate for smooth functions in few dimensions; their error is the spread
-    over 16 independent scramblings. With a proposal g the draws come from there and are weighed.
+    and are much more accurate for smooth functions in few dimensions; their error comes from the
+    spread over 16 independent scramblings. With a proposal g, draws come from g and are weighted.
     Numerical Recipes, ch. 7; Owen (1997), Annals of Statistics 25:1541-1562; Vehtari, Simpson,
     Gelman, Yao & Gabry (2024), JMLR 25(72), for the Pareto k that flags heavy tails.
 
     Args:
-        function: of one value; a real number, in terms of ``jax.numpy``. The value is what the
-            distribution has (an array), or a mapping of named parameters.
-        over: a NumPyro distribution; a mapping of names to such, or a ``wb.Model``, for its prior;
-            a sequence of (low, high) pairs, for the integral over that box; or, with a proposal, a
-            function that gives the log of a density up to a constant, of the values of the
+        function: a function of one value that returns a real number, written with ``jax.numpy``.
+            The value is an array, or a mapping of named parameters.
+        over: a NumPyro distribution; a mapping of names to distributions, or a ``wb.Model``, for
+            its prior; a sequence of (low, high) pairs, for the integral over that box; or, with a
+            proposal, a function that returns a log density up to a constant, at a value of the
             proposal.
-        num_draws: number of points; Sobol points are rounded down to 16 times a power of two.
+        num_draws: number of points; for Sobol it is rounded down to 16 times a power of two.
         method: "monte_carlo" or "sobol".
-        proposal: what to draw from instead: a distribution, mapping, model or box.
+        proposal: draw from this instead: a distribution, mapping, model or box.
         seed: the same seed gives the same numbers.
 
     Returns:
-        The value with its standard error, effective draws and the tail of the terms.
+        The value with its standard error, effective draws and the Pareto k of the terms.
 
     >>> import jax.numpy as jnp, numpyro.distributions as dist
     >>> result = integrate(lambda x: x**2, dist.Normal(0, 1), method="sobol")
@@ -159,52 +159,52 @@ def integrate(
     if not callable(function):
         raise MethodError(f"function must be a function of one value, not {function!r}.")
     function = with_own_arrays(function)
-    weighing, drawn_from = _weighing(with_own_arrays(over), proposal)
+    target, source_domain = _target_and_source(with_own_arrays(over), proposal)
     sizes = [int(num_draws)] if method == "monte_carlo" else _replicate_sizes(int(num_draws))
     heights, log_weights = [], []
-    for source, size in _sources(method, drawn_from.dimension, sizes, seed):
-        found = _terms(function, weighing, drawn_from, source, size)
+    for source, size in _sources(method, source_domain.dimension, sizes, seed):
+        found = _terms(function, target, source_domain, source, size)
         heights.append(found[0])
         log_weights.append(found[1])
-    # Replicates are of one size, and blocks of draws lie behind each other.
+    # All replicates have the same size, and their blocks of draws are concatenated.
     shape = (len(sizes), -1)
     return _combine(
-        np.concatenate(heights).reshape(shape), np.concatenate(log_weights).reshape(shape), weighing
+        np.concatenate(heights).reshape(shape), np.concatenate(log_weights).reshape(shape), target
     )
 
 
-class DrawWeights(NamedTuple):
-    """What draws are weighed with.
+class WeightTarget(NamedTuple):
+    """The target of the importance weights.
 
     Attributes:
         density: a user's log density, known up to a constant.
-        aimed: what has a density otherwise; None where draws are not weighed.
+        domain: a domain with a density; None if ``density`` is given, or without weights.
     """
 
     density: Callable[[Any], Any] | None = None
-    aimed: Drawable | None = None
+    domain: Domain | None = None
 
     @property
-    def weighs(self) -> bool:
-        """Whether there is anything to weigh with."""
-        return self.density is not None or self.aimed is not None
+    def is_weighted(self) -> bool:
+        """Whether draws are weighted."""
+        return self.density is not None or self.domain is not None
 
 
-def _weighing(over: Any, proposal: Any) -> tuple[DrawWeights, Drawable]:
-    """What draws are weighed with, and what they are drawn from."""
-    # NumPyro's distributions can be called too.
+def _target_and_source(over: Any, proposal: Any) -> tuple[WeightTarget, Domain]:
+    """The target of the importance weights, and the domain of the draws."""
+    # NumPyro distributions are callable too.
     if callable(over) and not isinstance(over, dist.Distribution):
         if proposal is None:
             raise MethodError(
-                "A log density cannot be drawn from: give a proposal to draw from, such as "
+                "integrate cannot draw from a log density: give a proposal to draw from, such as "
                 "proposal=dist.StudentT(3.0)."
             )
-        return DrawWeights(density=over), drawable(proposal, "proposal")
-    aimed = drawable(over, "over")
+        return WeightTarget(density=over), domain_of(proposal, "proposal")
+    domain = domain_of(over, "over")
     if proposal is not None:
-        return DrawWeights(aimed=aimed), drawable(proposal, "proposal")
-    # The integral over a box is not its mean: the volume is a weight.
-    return DrawWeights(aimed=aimed if isinstance(aimed, Box) else None), aimed
+        return WeightTarget(domain=domain), domain_of(proposal, "proposal")
+    # The integral over a box is the mean times the volume, which enters as a weight.
+    return WeightTarget(domain=domain if isinstance(domain, Box) else None), domain
 
 
 # --- sums -----------------------------------------------------------------------------------
@@ -228,19 +228,19 @@ def _sources(
 def _evaluate(
     function: Callable[[Any], Any],
     density: Callable[[Any], Any] | None,
-    aimed: Drawable | None,
-    drawn_from: Drawable,
+    domain: Domain | None,
+    source_domain: Domain,
     source: Any,
     num: int | None,
 ) -> tuple[Array, Array]:
-    values = drawn_from.from_uniform(source) if num is None else drawn_from.draw(source, num)
+    values = source_domain.from_uniform(source) if num is None else source_domain.draw(source, num)
 
     def at(value: Any) -> tuple[Array, Array]:
         weight = jnp.zeros(())
         if density is not None:
-            weight = jnp.asarray(density(value)) - drawn_from.log_density(value)
-        elif aimed is not None:
-            weight = aimed.log_measure(value) - drawn_from.log_density(value)
+            weight = jnp.asarray(density(value)) - source_domain.log_density(value)
+        elif domain is not None:
+            weight = domain.log_measure(value) - source_domain.log_density(value)
         return jnp.asarray(function(value), float), weight
 
     return jax.vmap(at)(values)
@@ -248,14 +248,14 @@ def _evaluate(
 
 def _terms(
     function: Callable[[Any], Any],
-    weighing: DrawWeights,
-    drawn_from: Drawable,
+    target: WeightTarget,
+    source_domain: Domain,
     source: Any,
     num: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The function at a block of draws, and the log weights."""
     try:
-        found = _evaluate(function, *weighing, drawn_from, source, num)
+        found = _evaluate(function, *target, source_domain, source, num)
     except (MethodError, ModelError):
         raise
     except Exception as error:
@@ -278,14 +278,14 @@ def _terms(
     return heights, log_weights
 
 
-def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: DrawWeights) -> Integral:
-    """The estimate of each replicate, and what they say together."""
-    self_normalised = weighing.density is not None
+def _combine(heights: np.ndarray, log_weights: np.ndarray, target: WeightTarget) -> Integral:
+    """Combine the replicates to one estimate with its diagnostics."""
+    self_normalised = target.density is not None
     value, std_error = _joint(heights, log_weights, self_normalised)
     num = heights.size
     flat = log_weights.ravel()
     ess = float(num)
-    if weighing.weighs:
+    if target.is_weighted:
         finite = flat - max(float(np.max(flat)), -1e300)
         ess = min(math.exp(2 * logsumexp(finite) - logsumexp(2 * finite)), ess)
     with np.errstate(divide="ignore"):
@@ -305,12 +305,12 @@ def _combine(heights: np.ndarray, log_weights: np.ndarray, weighing: DrawWeights
 def _joint(
     heights: np.ndarray, log_weights: np.ndarray, self_normalised: bool
 ) -> tuple[float, float]:
-    """The estimate by all replicates, and its standard error."""
+    """The estimate from all replicates, and its standard error."""
     pairs = zip(heights, log_weights)
     estimates, errors = zip(*(_estimate(h, w, self_normalised) for h, w in pairs))
     replicates, std_error = len(estimates), errors[0]
     if replicates > 1:
-        # Widened for the tails of a Student-t with so few degrees.
+        # Widened by the variance of a Student-t with so few degrees of freedom.
         widened = (replicates - 1) / (replicates - 3)
         std_error = float(np.std(estimates, ddof=1) * math.sqrt(widened / replicates))
     return float(np.mean(estimates)), float(std_error)
@@ -319,12 +319,12 @@ def _joint(
 def _path(
     heights: np.ndarray, log_weights: np.ndarray, self_normalised: bool
 ) -> Iterator[tuple[int, float, float]]:
-    """Estimates by a half of the draws, a quarter, ...; the fewest first, and not all of them."""
+    """Estimates from a half of the draws, a quarter, ..., in the order of increasing number."""
     replicates, each = heights.shape
-    halvings = range(int(math.log2(each / LEAST_OF_PATH)), 0, -1) if each > LEAST_OF_PATH else ()
+    halvings = range(int(math.log2(each / MIN_PATH_DRAWS)), 0, -1) if each > MIN_PATH_DRAWS else ()
     for first in (each >> halving for halving in halvings):
         weights = log_weights[:, :first]
-        # A log density may be zero at all of so few draws: nothing can be said by them.
+        # The density may be zero at all of so few draws: then there is no estimate.
         if np.isfinite(weights).any(axis=1).all():
             found = _joint(heights[:, :first], weights, self_normalised)
             yield replicates * first, *found
@@ -333,13 +333,13 @@ def _path(
 def _estimate(
     heights: np.ndarray, log_weights: np.ndarray, self_normalised: bool
 ) -> tuple[float, float]:
-    """Mean of height times weight, and the standard error for independent draws."""
+    """Mean of height x weight, and its standard error for independent draws."""
     num = len(heights)
     if not self_normalised:
         terms = heights * np.exp(log_weights)
         return float(np.mean(terms)), float(np.std(terms, ddof=1) / math.sqrt(num))
     if not np.isfinite(log_weights).any():
-        raise MethodError("The density is zero at every draw: use a proposal nearer to it.")
+        raise MethodError("The density is zero at every draw: use a proposal closer to it.")
     share = np.exp(log_weights - logsumexp(log_weights))
     value = float(np.sum(share * heights))
     return value, float(np.sqrt(np.sum(share**2 * (heights - value) ** 2)))

@@ -1,1 +1,1 @@
-"""The highest point of a posterior or a likelihood."""
+"""``wb.maximize``: the maximum of a posterior or a likelihood."""

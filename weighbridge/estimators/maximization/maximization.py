@@ -1,4 +1,4 @@
-"""The largest posterior density or likelihood, by simulated annealing and a polish."""
+"""The largest posterior density or likelihood, by simulated annealing and local optimisation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
 from weighbridge.core.tables.table import Table
 from weighbridge.core.types import Array
-from weighbridge.estimators.maximization.climbing import SAME, Problem, anneal, polish
+from weighbridge.estimators.maximization.simulated_annealing import (
+    SAME_OPTIMUM,
+    Problem,
+    anneal,
+    polish,
+)
 from weighbridge.models.gate import require_model
 from weighbridge.models.held import hold
 from weighbridge.models.model import Model, draw_positions, unravel_positions
@@ -38,9 +43,10 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("posterior", "likelihood")
 SPACES = ("constrained", "unconstrained")
-# Prior draws that say how wide each coordinate is, and among which the best are where to start.
+# Number of prior draws; they give the scale of each coordinate, and the best of them are starts.
 NUM_DRAWS = 256
-# A coordinate so far out, or so loosely held (in standard deviations of the prior), is at an edge.
+# A bounded coordinate beyond this value, or a coordinate with a larger standard error than this (in
+# standard deviations of the prior), counts as at the edge of its support.
 EDGE = 30.0
 LOOSE = 10.0
 
@@ -48,17 +54,17 @@ LOOSE = 10.0
 @travels()
 @dataclass(frozen=True)
 class Optimum(Tabular, Shown):
-    """Where a density is largest.
+    """The maximum of a density.
 
     Attributes:
-        parameters: by name.
+        parameters: parameters at the maximum, by name.
         log_density: the objective there, in nats; a posterior density is not normalised.
-        std_errors: of the parameters, from the curvature; None if not asked for, or not to be had.
+        std_errors: of the parameters, from the curvature; None if not requested or not available.
         objective: "posterior" or "likelihood".
-        space: in which the posterior density is meant.
-        optima: the objective where each start has ended, the best first.
-        positions: unconstrained vectors of these.
-        notes: what a user should know.
+        space: the space of the posterior density.
+        optima: the objective at the end of each start, the best first.
+        positions: unconstrained vectors of these optima.
+        notes: remarks on the result.
     """
 
     parameters: dict[str, np.ndarray]
@@ -86,7 +92,7 @@ class Optimum(Tabular, Shown):
         return Page(self._heading(), table.columns, table.texts(), self.notes)
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """Where the starts have ended, and the parameters with their standard errors.
+        """The optima of all starts, and the parameters with their standard errors.
 
         Args:
             axes: where to draw: an empty matplotlib figure or subfigure, or two axes.
@@ -134,26 +140,26 @@ def maximize(
     .. math:: P(\text{accept}) = \min\Bigl(1, \frac{p(u')}{p(u)} e^{(h(u') - h(u)) / T_t}\Bigr),
               \qquad T_t = T_0 (T_1 / T_0)^{t / n}
 
-    Simulated annealing from several prior draws, in the unconstrained space: the objective h is
-    cooled from the prior p, with steps that shrink. Then each start is polished by L-BFGS, or by
-    Nelder-Mead where the model has no gradient. A mode depends on the parametrisation: by default
-    it is that of the density of the parameters as the prior has them, without the Jacobian of the
-    unconstrained space. Kirkpatrick, Gelatt & Vecchi (1983), Science 220:671-680; Byrd, Lu, Nocedal
-    & Zhu (1995), SIAM J. Sci. Comp. 16:1190-1208.
+    Simulated annealing starts from several prior draws, in unconstrained space. At high temperature
+    the target is the prior p; the objective h gains influence as T falls, and steps shrink. Then
+    each start is optimised by L-BFGS, or by Nelder-Mead if the model has no gradient. A mode
+    depends on the parametrisation: by default it is the mode of the density of the parameters
+    themselves, without the Jacobian of the unconstrained space. Kirkpatrick, Gelatt & Vecchi
+    (1983), Science 220:671-680; Byrd, Lu, Nocedal & Zhu (1995), SIAM J. Sci. Comp. 16:1190-1208.
 
     Args:
         model: a ``wb.Model``.
         data: in any form that ``wb.evidence`` takes.
         objective: "posterior" (prior times likelihood), or "likelihood".
         space: "constrained" for the density of the parameters themselves, "unconstrained" for that
-            of the vectors that samplers move; of no matter to the likelihood.
-        num_starts: annealed side by side; where they end in different optima the result says so.
-        num_steps: of the annealing.
-        std_errors: whether to compute them, from the curvature at the optimum.
+            of the unconstrained vectors that samplers use; the likelihood does not depend on it.
+        num_starts: number of parallel starts; a note tells if they end in different optima.
+        num_steps: number of annealing steps.
+        std_errors: whether to compute standard errors, from the curvature at the optimum.
         seed: the same seed gives the same numbers.
 
     Returns:
-        The parameters, the density there, and where the starts have ended.
+        The parameters, the density there, and the optima of all starts.
 
     >>> import numpyro.distributions as dist, weighbridge as wb
     >>> model = wb.Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
@@ -176,7 +182,7 @@ def maximize(
     kind = Kind(objective, space)
     if host is None:
         term, _ = likelihood_term(model, values, weight)
-        # A span has no second derivative; its rows beyond the data have no weight.
+        # A span has no second derivative; use its rows. Padding rows have no weight.
         problem = _compiled(model, term.rows if isinstance(term, Span) else term, kind)
     else:
         problem = Problem(
@@ -217,7 +223,7 @@ class Kind(NamedTuple):
 
 
 def _prior_part(kind: Kind, model: Model, position: Array) -> tuple[Parameters, Array]:
-    """Parameters, and what the prior adds to the objective."""
+    """The parameters, and the prior part of the objective."""
     parameters, log_density = model.transform(position)
     if kind.objective == "likelihood":
         return parameters, jnp.zeros(())
@@ -254,7 +260,7 @@ def _log_prior(model: Model, positions: np.ndarray) -> np.ndarray:
 
 
 def _compiled(model: Model, term: Term, kind: Kind) -> Problem:
-    """The objective by JAX, with its derivatives where it has them."""
+    """The objective compiled by JAX, with its derivatives if it has them."""
 
     def height(positions: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.asarray(_heights(kind, model, term, positions))
@@ -284,7 +290,7 @@ def _host_heights(
 
 
 def _information_root(problem: Problem, position: np.ndarray) -> np.ndarray | None:
-    """Square root of minus the curvature; None where it is not that of a top, or not known."""
+    """Square root of minus the curvature; None if it is unknown or not negative definite."""
     if problem.curvature is None:
         return None
     try:
@@ -296,7 +302,7 @@ def _information_root(problem: Problem, position: np.ndarray) -> np.ndarray | No
 def _at_edge(
     model: Model, position: np.ndarray, root: np.ndarray | None, scale: np.ndarray
 ) -> bool:
-    """Whether the density stays level, or grows, towards the edge of the support."""
+    """Whether the density is flat, or grows, towards the edge of the support."""
     far = (np.abs(position) > EDGE) & model.bounded
     if root is None:
         return bool(np.any(far))
@@ -305,7 +311,7 @@ def _at_edge(
 
 
 def _std_errors(model: Model, root: np.ndarray, position: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the parameters, from the curvature in the unconstrained space."""
+    """Standard errors of the parameters, from the curvature in unconstrained space."""
     parameters, slopes = _slopes(model, position)
     errors = {}
     for name in model.names:
@@ -323,7 +329,7 @@ def _slopes(model: Model, position: Array) -> tuple[Parameters, Any]:
 
 def _notes(optima: np.ndarray, at_edge: bool, no_errors: bool, problem: Problem) -> list[str]:
     notes = []
-    agreeing = int(np.sum(optima > optima[0] - SAME))
+    agreeing = int(np.sum(optima > optima[0] - SAME_OPTIMUM))
     if agreeing < len(optima):
         notes.append(
             f"{agreeing} of {len(optima)} starts ended here, the others up to "
@@ -332,11 +338,11 @@ def _notes(optima: np.ndarray, at_edge: bool, no_errors: bool, problem: Problem)
         )
     if at_edge:
         notes.append(
-            "a parameter is at the edge of its support: the density has no top inside, and grows "
-            "or stays level towards the edge"
+            "a parameter is at the edge of its support: the density has no maximum inside, and "
+            "grows or stays level towards the edge"
         )
     if problem.slope is None:
         notes.append("the model has no gradient: polished by Nelder-Mead")
     if no_errors:
-        notes.append("no standard errors: the curvature is unknown, or not that of a top")
+        notes.append("no standard errors: the curvature is unknown, or not that of a maximum")
     return notes

@@ -1,1 +1,1 @@
-"""A second look at a finished path: modes that it missed."""
+"""A second look at a finished path: drifting particles, and modes that it missed."""

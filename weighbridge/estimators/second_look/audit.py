@@ -1,15 +1,15 @@
-"""A second look at the end of a path: do the particles still drift, and is there mass they missed?
+"""A second look at the end of a path: do the particles still drift, and did they miss a mode?
 
-An estimate along a path is never far too high (by Markov's inequality), and the spread over islands
-shows when it is too low because of chance. It does not show what all islands miss alike. Two checks
-look for that, with the moves and the program that are there already:
+The estimate of a path is never far too high (by Markov's inequality). The spread over islands shows
+when it is too low by chance, but not when all islands miss the same mass. Two checks test for this,
+with the moves and the program of the path:
 
-- Particles that have kept up with the path stay in place, as a population, when they move on at its
-  end. Those that lagged behind drift. (A bridge that holds at the end says the same, and more.)
-- Annealed beyond the end, p(theta) p(data | theta)^lambda with lambda up to 64, they fall into the
-  highest modes they can reach. A Gaussian there gives the mass of such a mode by importance
-  sampling. That, too, is never far too high: where it is above what the path found in the same
-  region, the path has missed a mode that is too narrow, or too far, to be found on the way.
+- Particles that have kept up with the path keep their distribution when they are moved further at
+  its end. Particles that lagged behind drift. (A bridge that agrees with the path shows the same.)
+- Particles are annealed further, to p(theta) p(data | theta)^lambda with lambda up to 64: they are
+  quenched into the highest modes that they can reach. Importance sampling from a Gaussian there
+  gives the mass of such a mode, which is never far too high either. If it is above the mass of the
+  path in the same region, the path has missed a mode that is too narrow or too far away.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, jo
 # Stages of the random numbers: the path itself is stage 0.
 DRIFT_STAGE, QUENCH_STAGE = 1, 2
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-# Particles within this many nats of the best have ended in modes of one height.
+# Particles within this many nats of the best are in modes of the same height.
 SAME_HEIGHT = 3.0
 NUM_FITS = 3
-# An importance sample counts from this many effective draws on.
+# An importance sample is used if it has at least this many effective draws.
 ENOUGH_DRAWS = 30.0
-# Freedom of the Student-t that half of the draws come from: a Gaussian may have too light tails.
+# Degrees of freedom of the Student-t for half of the draws: the tails of a Gaussian may be too
+# light.
 FREEDOM = 3.0
 
 
 class Audit(NamedTuple):
-    """What a second look found.
+    """The findings of a second look.
 
     Attributes:
         drift: change of the mean log-likelihood under further moves in each island, in nats; None
-            where they were not made.
-        log_evidence: by importance sampling from the Gaussian where the particles fell.
+            if no further moves were made.
+        log_evidence: from importance sampling with the Gaussian of the quenched particles.
         std_error: its standard error.
-        ess: its effective draws; 0 if there was no Gaussian to be had.
+        ess: its effective draws; 0 if no Gaussian could be fitted.
         mode: its draws.
     """
 
@@ -65,16 +66,16 @@ class Audit(NamedTuple):
     mode: Mode
 
     def is_drifting(self, path: Combined) -> bool:
-        """Whether the particles went on drifting, by more than the path's stated error."""
+        """Whether the particles drifted by more than the path's stated error."""
         return self.drift is not None and is_drifting(self.drift, path.std_error)
 
     def missed(self, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined | None:
-        """The evidence with a mode of which the path has clearly missed something; else None.
+        """The evidence with a mode that the path has clearly missed, at least in part; else None.
 
         Args:
             cloud: particles at the end of the path.
             islands: log evidence of each island.
-            combine: makes one log evidence of those of islands, with its error.
+            combine: combines the log evidences of islands, with an error.
         """
         if self.ess < ENOUGH_DRAWS or not np.isfinite(islands).any():
             return None
@@ -83,7 +84,7 @@ class Audit(NamedTuple):
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """What was found, as results have it."""
+        """The findings as diagnostics of a result."""
         return {
             **drift_diagnostics([] if self.drift is None else [self.drift]),
             "quenched_log_evidence": self.log_evidence,
@@ -103,18 +104,17 @@ def audit(
     first_stage: int = 0,
     density: Path | None = None,
 ) -> Audit | None:
-    """Look again at particles that have reached the end; None if their moves cannot tell.
+    """Check particles at the end of a path; None if their moves cannot be used for this.
 
     Args:
         seed: of the run.
-        go: ``anneal`` as it took the path, so that nothing is compiled anew.
+        go: ``anneal`` with the arguments of the path, so that nothing new is compiled.
         outcome: of the path.
         path: from the prior to the posterior.
-        roam: whether to see if they drift. A bridge that holds says that they are where the
-            density is, better than a drift could.
-        quench: whether to look for higher modes.
-        density: the end of the path in other terms, where there is a program for those.
-        first_stage: what is added to the numbers of its stages, for a run that has many.
+        roam: whether to test for a drift; a bridge that agrees with the path is a better test.
+        quench: whether to search for higher modes.
+        density: the end of the path in other terms, for which there is a program; optional.
+        first_stage: offset of the stage numbers, for a run with many stages.
     """
     mover = outcome.mover
     if not isinstance(mover, Adaptive) or not (roam or quench):
@@ -135,18 +135,18 @@ def audit(
     if roam:
         roamed = on(DRIFT_STAGE, cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
         cloud, before = roamed.cloud, np.asarray(roamed.steps[0].mean)
-    # Where they have roamed to is seen at the first step of the fall.
+    # The first step of the quench gives the mean log-likelihood after the further moves.
     fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH if quench else QUENCH[:1])
     drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
     if not quench:
         return Audit(drift, *_nothing(path.model.dimension))
-    # In one labelling, for no Gaussian is near all of them.
+    # In one labelling, because one Gaussian cannot fit all labellings.
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
     return Audit(drift, *_importance(seed, density or path, cloud, cell, needs_gradient(mover)))
 
 
 def is_drifting(drift: np.ndarray, std_error: float) -> bool:
-    """Whether a t-test over islands finds a change, and one above the stated error.
+    """Whether a t-test over islands finds a change, and the change exceeds the stated error.
 
     >>> is_drifting(np.array([1.0, 1.1, 0.9, 1.0, 1.2, 0.8]), 0.1)
     True
@@ -161,7 +161,7 @@ def is_drifting(drift: np.ndarray, std_error: float) -> bool:
 
 
 def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
-    """What rounds of islands found, as results have it; nothing where none was looked for.
+    """The drifts of rounds of islands as diagnostics; empty if there was no test for a drift.
 
     >>> drift_diagnostics([np.array([0.5, np.nan]), np.array([1.5])])["drift"]
     1.0
@@ -184,7 +184,7 @@ class Importance(NamedTuple):
 
 
 def _nothing(dimension: int) -> Importance:
-    """No importance sample."""
+    """An empty importance sample."""
     standard = np.zeros(dimension), np.eye(dimension)
     none = Mode(np.empty((0, dimension)), np.empty(0), standard)
     return Importance(-math.inf, math.nan, 0.0, none)
@@ -193,15 +193,16 @@ def _nothing(dimension: int) -> Importance:
 def _importance(
     seed: int, path: Path, cloud: Cloud, cell: Cell | None, differentiable: bool
 ) -> Importance:
-    """Importance sampling from the Gaussian of particles at the highest power.
+    """Importance sampling from a Gaussian fitted to the particles at the highest power.
 
-    While it fits badly it is fitted again, to its own weighted draws. What counts are fresh draws:
-    half from the last one, and half from a Student-t of its place and scale, for the tails.
+    While it fits badly, the Gaussian is fitted again, to its own weighted draws. The result uses
+    new draws: half from the last Gaussian, half from a Student-t with the same centre and scale,
+    for the tails.
     """
     position = np.asarray(cloud.position)
     dimension = position.shape[-1]
     height = log_densities(path, position, differentiable=differentiable)[0]
-    # What the data say nothing about is as wide as the prior, half a nat for each dimension.
+    # Directions without information from the data vary as in the prior: half a nat each.
     highest = position[height >= height.max() - SAME_HEIGHT - 0.5 * dimension]
     nothing = _nothing(dimension)
     if len(np.unique(highest, axis=0)) < 2 * dimension + 2:
@@ -218,7 +219,7 @@ def _importance(
             log_weight = log_weight + cell(draws)
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         mode = Mode(draws.reshape(-1, dimension), log_weight, gaussian, cell)
-        if heavy:  # far draws are of what lies around the mode, and say nothing of it
+        if heavy:  # distant draws belong to the density around the mode: leave them out
             is_own = mode.distance(mode.position) <= mode.radius(np.empty(0))
             log_weight = np.where(is_own, log_weight, -np.inf)
         top = float(log_weight.max())
@@ -246,11 +247,11 @@ def _importance(
 def _proposed(
     numbers: np.random.Generator, shape: tuple[int, ...], root: np.ndarray, *, heavy: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Standardised draws of a Gaussian, or of its mixture with a Student-t; their log density."""
+    """Standardised draws from a Gaussian or its mixture with a Student-t, and their log density."""
     noise = numbers.standard_normal(shape)
     if not heavy:
         return noise, log_normal(noise, root)
-    # Every second one is from the Student-t: as many of both as the mixture has, without chance.
+    # Every second draw is from the Student-t: a stratified sample of the mixture.
     stretch = np.sqrt(FREEDOM / numbers.chisquare(FREEDOM, noise.shape[:-1]))
     second = np.arange(shape[0] * shape[1]).reshape(shape[:2]) % 2 == 1
     noise = noise * np.where(second, stretch, 1.0)[..., None]

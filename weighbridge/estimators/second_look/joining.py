@@ -1,7 +1,8 @@
-"""A mode that a path has missed, put together with what the path found elsewhere.
+"""A mode that a path has missed, combined with the evidence of the path elsewhere.
 
-A mode is known by an importance sample. Its mass is held against the path's mass in the same
-region, not against the path's total: a mode as heavy as all that was found would only tie with it.
+An importance sample gives the mass of the mode. It is compared with the mass of the path in the
+same region, not with the total evidence of the path: against the total, a missed mode as heavy as
+everything else would not be noticed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from weighbridge.estimators.bridging.bridge import Decision
 from weighbridge.estimators.bridging.gaussians import Gaussian
 from weighbridge.models.exchangeable import relabelled
 
-# What of a Gaussian lies outside the ellipsoid that counts as its own.
+# Mass of a Gaussian outside its ellipsoid.
 OUTSIDE = 1e-6
-# How much larger the relative error in the wider region may be.
+# The relative error in the wider region may be larger by this factor.
 UNCERTAIN = 5.0
 
 Combine = Callable[[np.ndarray], Combined]
@@ -36,8 +37,8 @@ class Mode(NamedTuple):
     Attributes:
         position: draws.
         log_weight: their log weights, not normalised.
-        gaussian: where they are.
-        cell: of the one labelling that it is of, where components may be permuted.
+        gaussian: the Gaussian fitted to the mode.
+        cell: the cell of its labelling, if components may be permuted.
     """
 
     position: np.ndarray
@@ -46,18 +47,18 @@ class Mode(NamedTuple):
     cell: Cell | None = None
 
     def distance(self, position: np.ndarray) -> np.ndarray:
-        """Of positions from the centre, in deviations of the Gaussian."""
+        """Distance of positions from the mean, in standard deviations of the Gaussian."""
         mean, root = self.gaussian
         standard = solve_triangular(root, (position - mean).T, lower=True)
         return np.asarray(np.sqrt(np.sum(standard**2, axis=0)))
 
     def radius(self, others: np.ndarray) -> float:
-        r"""Of the region that counts as the mode's own, beside particles at these distances.
+        r"""Radius of the region of the mode, given the distances of the particles of the path.
 
         .. math:: E = \{\theta : |S^{-1} (\theta - m)| \le r\}, \qquad r^2 \ge \chi^2_D(10^{-6})
 
-        It goes on halfway to the nearest particle outside: where there is none, the path has found
-        nothing, and the mode may have tails there.
+        The region extends halfway to the nearest particle outside the smallest region. Between
+        them the path found nothing, and the mode may have tails.
         """
         least = math.sqrt(chdtri(len(self.gaussian[0]), OUTSIDE))
         beyond = others[others > least]
@@ -65,15 +66,16 @@ class Mode(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The mode that was looked at, and what the path found elsewhere.
+    """The mode combined with the path elsewhere.
 
     Attributes:
         log_evidence: of both together.
         std_error: its standard error.
-        position: draws of the one and particles of the other.
+        position: draws of the mode and particles of the path.
         log_weight: their log weights, not normalised.
-        gain: what the mode holds more than the path found there, as a share of the path's evidence.
-        gain_error: its standard error, by what both of them say.
+        gain: mass of the mode minus the path's mass in its region, as a share of the path's
+            evidence.
+        gain_error: its standard error, from both.
     """
 
     log_evidence: float
@@ -85,7 +87,7 @@ class Joined(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the path has clearly missed something of the mode, be it little."""
+        """Whether the path has clearly missed a part of the mode, however small."""
         return self.gain > MIN_MISSED_ERRORS * self.gain_error
 
     @property
@@ -94,7 +96,7 @@ class Joined(NamedTuple):
         return self.is_clear and self.gain > math.expm1(MIN_MISSED_GAIN)
 
     def widened(self, decision: Decision) -> Decision:
-        """An answer that lacks a little of the mode: what it lacks belongs into its error."""
+        """The answer of the decision; if it lacks a little of the mode, with a larger error."""
         error = 0.0 if math.isnan(self.std_error) else self.std_error
         lacking = self.log_evidence - decision.log_evidence
         if lacking <= MIN_MISSED_ERRORS * math.hypot(error, decision.std_error):
@@ -102,7 +104,7 @@ class Joined(NamedTuple):
         return decision._replace(std_error=math.hypot(decision.std_error, lacking))
 
     def overrules(self, decision: Decision) -> bool:
-        """Whether it is the answer instead of one by the path, or by a bridge that is below it."""
+        """Whether it replaces an answer of the path, or of a bridge that is clearly lower."""
         if decision.diagnostics["answer"] != "bridge":
             return True
         error = 0.0 if math.isnan(self.std_error) else self.std_error
@@ -111,24 +113,24 @@ class Joined(NamedTuple):
 
 
 def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
-    r"""What the importance sample found within the mode's region, and the path outside of it.
+    r"""The importance sample inside the region of the mode, and the path outside of it.
 
     .. math:: Z = \int_E f + \int_{\bar E} f
 
-    Neither counts what the other one does.
+    Nothing is counted twice.
 
     Args:
         mode: an importance sample, and its region E.
         cloud: particles at the end of the path.
         islands: log evidence of each island.
-        combine: makes one log evidence of those of islands, with its error.
+        combine: combines the log evidences of islands, with an error.
     """
     position = np.asarray(cloud.position).reshape(-1, mode.position.shape[-1])
     if mode.cell is not None:
         position = relabelled(mode.cell.model, position, mode.cell.reference)
     log_weight = np.asarray(cloud.log_weight)
     log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
-    # An island that has no weight left has no share.
+    # An island without weight has no share.
     share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
     distance = mode.distance(position)
     radius, draws = _region(mode, distance[np.isfinite(share.reshape(-1))])
@@ -157,8 +159,8 @@ def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joi
 def _region(mode: Mode, others: np.ndarray) -> tuple[float, np.ndarray]:
     """The radius of the mode's region, and the log weights of its draws; -inf outside of it.
 
-    The wider region is left for the narrower one where a few draws of its rim, with weights of
-    what lies around the mode, would make the mass far less certain.
+    The narrower region is used if the wider one would make the mass far less certain: a few draws
+    near its edge may have large weights from the density around the mode.
     """
     found = []
     for radius in (mode.radius(others), mode.radius(np.empty(0))):
@@ -181,13 +183,13 @@ def _mean_weight(log_weight: np.ndarray) -> tuple[float, float]:
 def _gain(
     within: float, relative: float, found: np.ndarray, islands: np.ndarray
 ) -> tuple[float, float]:
-    """What a mode holds more than islands found there, as a share of their evidence; its error."""
+    """Mass of a mode minus that of the islands there, as a share of their evidence; its error."""
     top = max(within, float(islands.max()))
     if not math.isfinite(top):
         return 0.0, 0.0
     there, total = np.exp(found - top), float(np.mean(np.exp(islands - top)))
     mass, count = math.exp(within - top), len(islands)
-    # Of islands the tails of a Student-t, as in their evidence; of under four nothing is known.
+    # The tails of a Student-t over islands, as in their evidence; unknown for fewer than four.
     tails = math.sqrt((count - 1) / (count - 3) / count) if count >= 4 else 0.0
     chance = float(np.std(there, ddof=1)) * tails if count >= 4 else 0.0
     total = max(total, 1e-300)
@@ -195,7 +197,7 @@ def _gain(
 
 
 def combined_parts(log_evidences: np.ndarray, combine: Combine) -> Combined:
-    """One log evidence from parts of those of islands, of which some may have found nothing.
+    """Combine parts of the log evidences of islands; some islands may have found nothing (-inf).
 
     >>> from weighbridge.core.islands import combine_islands
     >>> combined_parts(np.array([0.0, -np.inf, 0.0, -np.inf]), combine_islands).log_evidence

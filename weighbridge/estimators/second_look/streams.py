@@ -1,7 +1,7 @@
-"""The second look at a run that takes rows as they come: has it missed a mode?
+"""The second look at a sequential run: has it missed a mode?
 
-The run itself goes on as it was. Each result that is asked for looks anew, as long as all rows are
-at hand and few enough.
+The run itself does not change. Each call of ``result`` looks again, as long as all rows are in
+memory and few enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weighbridge.estimators.sequential import posterior
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 
-# Where the numbers of its stages begin, far from those of chunks.
+# First stage number of second looks; stages of chunks never reach it.
 LOOKING = 1 << 61
 
 
@@ -40,17 +40,17 @@ def look_again(
     take_step: Callable[..., Any] = anneal_step,
     density: Path | None = None,
 ) -> Audit | None:
-    """Quench the particles; None if their moves cannot be, or if others have looked already.
+    """Quench the particles; None if their moves cannot be used, or in a later round of islands.
 
     Args:
         seed: of the run.
-        islands: their numbers. Further rounds of islands would fall into the same modes.
+        islands: numbers of the islands. Later rounds of islands would find the same modes.
         cloud: the particles, weighted by all rows.
-        mover: how they move.
-        path: whose end is the posterior, with the terms that the run's own programs are for.
-        resampling: name of the scheme.
-        take_step: as the run takes its steps, so that nothing is compiled anew.
-        density: the posterior in other terms, where there is a program for those.
+        mover: moves the particles.
+        path: a path that ends at the posterior, in terms for which the run has a program.
+        resampling: name of the resampling scheme.
+        take_step: the step of the run, so that nothing new is compiled.
+        density: the posterior in other terms, for which there is a program; optional.
     """
     if islands[0] != 0:
         return None
@@ -75,14 +75,14 @@ def amended(
     run: tuple[Model, Cloud, np.ndarray],
     combine: Combine,
 ) -> Evidence:
-    """A result as it was decided, or with the mode that the second look has found.
+    """The result with the answer of the decision, or with a mode that the second look found.
 
     Args:
-        found: the result by the path.
-        decision: which of path and bridge is the answer.
-        second: what was found, if it was looked for.
+        found: the result of the path.
+        decision: the choice between path and bridge.
+        second: the second look, or None.
         run: its model, its particles, and the log evidence of each island.
-        combine: makes one log evidence of those of islands, with its error.
+        combine: combines the log evidences of islands, with an error.
     """
     model, cloud, islands = run
     joined = second and second.missed(cloud, islands, combine)

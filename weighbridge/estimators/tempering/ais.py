@@ -14,22 +14,22 @@ from weighbridge.estimators.tempering.tempering import Tempering
 
 @dataclass(frozen=True)
 class AIS(Tempering):
-    r"""Annealed importance sampling: the same path, never resampled.
+    r"""Annealed importance sampling: the path of SMC without resampling.
 
     .. math:: \hat Z = \frac1M \sum_i \prod_t p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
 
-    Neal (2001), Statistics and Computing 11:125-139. The adaptive schedule meets a target ESS;
-    the fixed ones are linear, or the sigmoidal lambda_t = sigma(delta (2t/T - 1)), shifted and
+    Neal (2001), Statistics and Computing 11:125-139. The adaptive schedule meets a target ESS.
+    Fixed schedules are linear, or sigmoidal, lambda_t = sigma(delta (2t/T - 1)), shifted and
     scaled to go from 0 to 1 (Grosse, Ghahramani & Adams 2015, arXiv:1511.02543).
 
     Args:
         num_islands, num_particles, target_ess, moves, max_annealing_steps: as in ``SMC``.
         path: adaptive, linear or sigmoidal.
-        num_steps: powers of a fixed schedule.
-        steepness: delta of the sigmoidal one.
+        num_steps: number of powers of a fixed schedule.
+        steepness: delta of the sigmoidal schedule.
     """
 
-    # What a step adds to the variance of the weights falls faster than the steps grow in number.
+    # With n steps the variance that one step adds falls faster than 1 / n: use many short steps.
     target_ess: float = 0.98
     path: Literal["adaptive", "linear", "sigmoidal"] = "adaptive"
     num_steps: int = 100
@@ -47,7 +47,7 @@ class AIS(Tempering):
             raise MethodError("num_steps must be at least 1, and steepness positive.")
 
     def schedule(self) -> np.ndarray | None:
-        """The fixed powers, or None."""
+        """The powers of a fixed schedule, or None."""
         if self.path == "adaptive":
             return None
         fraction = np.arange(self.num_steps + 1) / self.num_steps

@@ -1,4 +1,4 @@
-"""Few rows that guide the moves on data that are in memory, chosen anew from step to step."""
+"""A few rows that guide the trajectories on data in memory, chosen again after every step."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import Span
 from weighbridge.models.targets.term import Term
 
-# Rows times coordinates from which on a guide pays for its compilation.
+# With at least this many rows x coordinates, a guide saves more time than its compilation takes.
 GUIDED_FROM = 20_000
-# By how much the power may grow in the step that the guide is for.
+# The guide allows for this growth of the power in the next step.
 GROWTH = 2.0
-# Below this noise a guide is as good as the target anywhere near.
+# With less noise than this, a guide is as good as the target itself.
 QUIET = 1e-3
 
 
 class GuidedLikelihood:
-    """The term of all rows, guided by as many of them as the particles need.
+    """The term of all rows, with a guide made of some of the rows.
 
-    The guide is set up around the particles' centre after every step, and what it differs by from
-    the target is measured at some of them. It changes no target; that it is chosen by particles of
-    all islands, among them those that it moves, ties them no more than the schedule does.
+    After every step the guide is expanded around the mean of the particles, and its difference
+    from the target is measured at some particles. The guide changes no target. It is chosen with
+    particles of all islands, also of those that it moves; this makes islands no more dependent
+    than the common schedule does.
 
     Args:
-        model: whose likelihood it is.
-        term: all of it.
-        seed: of the order in which rows stand from now on.
-        first_island: of the run; other islands have another order.
-        possible: whether moves follow guides at all; where they do not, or where there is too
-            little to be saved, the term stays what it is.
+        model: the model.
+        term: the likelihood of all rows.
+        seed: of the random order of the rows.
+        first_island: first island of the run; other islands have another order.
+        possible: whether the moves can use a guide. If not, or if a guide would save too little
+            time, the term stays unchanged.
     """
 
     def __init__(
@@ -63,21 +64,21 @@ class GuidedLikelihood:
 
     @staticmethod
     def pays(model: Model, term: Span) -> bool:
-        """Whether there is enough to be saved, and curvatures are to be had."""
+        """Whether a guide saves enough time, and the log-likelihood has second derivatives."""
         if model.dimension > FIRST_ORDER_ABOVE or int(term.stop) * model.dimension < GUIDED_FROM:
             return False
         try:
             _sums.shape(model, np.zeros(model.dimension), term.rows, 1)
-        except Exception:  # a gradient of the user's own may have none
+        except Exception:  # a custom gradient may have no second derivative
             return False
         return True
 
     def path(self) -> Path:
-        """From the prior to the posterior, with the guide as it is now."""
+        """The path from the prior to the posterior, with the current guide."""
         return Path(self.model, (), self.plain if self.term is None else self.term)
 
     def path_beyond(self) -> Path:
-        """For particles that may go anywhere: with a guide only if that does as well."""
+        """The path for particles that may go anywhere: with a guide only if its noise is small."""
         if self.term is not None and not self.term.guide_rows.noise <= QUIET:
             self.term = self.unguided
         return self.path()
@@ -90,7 +91,7 @@ class GuidedLikelihood:
         rows, num_rows = self.unguided.rows, int(self.unguided.stop)
         share, anchor = shares(cloud), centre(cloud)
         position = np.asarray(cloud.position).reshape(len(share), -1)
-        # Every so many of the particles, by their weights: systematic resampling without a draw.
+        # Choose probes by systematic resampling with a fixed offset.
         places = (np.arange(NUM_PROBES) + 0.5) / NUM_PROBES
         chosen = np.minimum(np.searchsorted(np.cumsum(share), places), len(share) - 1)
         sums = _sums(self.model, anchor, rows, num_rows)
@@ -104,7 +105,7 @@ class GuidedLikelihood:
             if not math.isfinite(noise):
                 return
             if noise <= allowed:
-                # A few particles far away have most of the noise; what is typical is accepted.
+                # A few distant particles cause most of the noise; use a robust measure.
                 typical = float(np.median(np.abs(apart - np.median(apart))))
                 noise = (MEDIAN_TO_DEVIATION * typical) ** 2
                 self.term = replace(guided, guide_rows=guide._replace(noise=noise))
@@ -113,7 +114,7 @@ class GuidedLikelihood:
 
 
 def _unguided(model: Model, term: Span, seed: int, first_island: int) -> Guided:
-    """All rows in random order, and all of them as the guide."""
+    """All rows in random order, with all of them as the guide."""
     num_rows = int(term.stop)
     order = random_numbers(seed, Stream.GUIDE_ROWS, first_island).permutation(num_rows)
     place = np.concatenate([order, np.arange(num_rows, len(term.rows.weight))])
@@ -130,7 +131,7 @@ def _sums(model: Model, position: Array, rows: Rows, stop: Array) -> Sums:
 
 @jit
 def _differences(model: Model, term: Guided, probes: Array) -> Array:
-    """By how much the guide differs from the term, at every probe."""
+    """The guide minus the term, at every probe."""
 
     def difference(position: Array) -> Array:
         parameters = model.transform(position)[0]

@@ -1,4 +1,4 @@
-"""Judge a tempered path: flags, a bridge, a second look, and which of them answers."""
+"""Judge a tempered path: flags, a bridge, a second look, and the choice of the answer."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """The answer, and why.
+    """The answer, and how it was chosen.
 
     Attributes:
-        estimates: log evidence of each island, by the path.
-        decision: the answer, by the path, by a bridge, or by both and a mode that they missed.
-        second: the second look, if there was time for one.
+        estimates: log evidence of each island, from the path.
+        decision: the answer: from the path, from a bridge, or with a mode that both missed.
+        second: the second look; None if it was interrupted or not possible.
         position: posterior draws.
         log_weight: their weights.
-        interrupted: whether bridge or second look were cut short; the path has its own answer.
+        interrupted: whether the bridge or the second look was interrupted.
     """
 
     estimates: np.ndarray
@@ -56,7 +56,7 @@ class Judged(NamedTuple):
 def judge(
     method: Tempering, prepared: Prepared, outcome: Annealed, stage: Callable[..., Annealed]
 ) -> Judged:
-    """Hold the path against a bridge to Gaussians and a second look, and decide between them."""
+    """Compare the path with a bridge to Gaussians and with a second look, and choose."""
     model, seed, first_island = prepared.model, prepared.seed, prepared.first_island
     path = prepared.path_beyond()
     estimates = method.island_estimates(outcome, path)
@@ -72,10 +72,11 @@ def judge(
             )
         interrupts.check()
         holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
-        # Further rounds would fall into the same modes; a drift shows better in many.
+        # Quench in the first round only: later rounds would find the same modes. The test for a
+        # drift gains from more rounds.
         second = audit(seed, stage, outcome, path, roam=not holds, quench=first_island == 0)
     except interrupts.Interrupted:
-        interrupted = True  # the path has an answer of its own
+        interrupted = True  # the path has an answer anyway
     raised = path_flags(outcome, combined, second)
     decision = decide(crossing, *combined[:2], raised)
     position, log_weight = map(np.asarray, outcome.cloud[:2])
@@ -89,7 +90,7 @@ def judge(
 
 
 def path_flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple[Status, ...]:
-    """What the path itself gives reason to doubt, the gravest first."""
+    """The flags of the path itself, the most serious first."""
     counted = counts(outcome)
     acceptance = move_diagnostics(outcome).get("acceptance", np.ones(1))
     enough = getattr(outcome.mover, "low_acceptance", MIN_MOVE_ACCEPTANCE)
@@ -111,17 +112,18 @@ def path_flags(outcome: Annealed, combined: Combined, second: Audit | None) -> t
 
 
 def is_unadjusted(mover: object) -> bool:
-    """Whether moves have no accept test: kernels that take a new mini-batch each time have none."""
+    """Whether moves have no accept/reject test, as kernels with a new mini-batch each step."""
     return isinstance(mover, Repeat) and mover.kernel.uses_batches and int(mover.num_moves) > 0
 
 
 def remembers_too_much(outcome: Annealed) -> bool:
-    """Whether moves in many dimensions left particles too near to where they had started.
+    """Whether particles in many dimensions stay too correlated with their start.
 
-    Where an island has fewer particles than there are parameters, its copies after resampling span
-    a few directions only, and moves must take them to the others. What they still know of their
-    start, over the later half of the steps, is the mean over coordinates; particles in separate
-    modes, which remember their mode for ever, are rather few coordinates in that many dimensions.
+    If an island has fewer particles than there are parameters, its copies after resampling span
+    only a few directions, and the moves must reach the others. The test uses the correlation with
+    the start, averaged over coordinates and over the later half of the steps. Particles in separate
+    modes always stay correlated with their mode, but in so many dimensions this affects few
+    coordinates.
     """
     num_particles, dimension = outcome.cloud.position.shape[1:]
     found = move_diagnostics(outcome).get("correlation")
@@ -131,14 +133,14 @@ def remembers_too_much(outcome: Annealed) -> bool:
 
 
 def _is_flat(first: StepInfo) -> bool:
-    """Whether the log-likelihood is the same at every prior draw, to rounding."""
+    """Whether the log-likelihood is the same at every prior draw, up to rounding."""
     mean, deviation = np.asarray(first.mean), np.sqrt(np.asarray(first.variance))
     same = is_same(np.concatenate([mean, mean + deviation]))
     return same and not np.any(np.asarray(first.num_infinite))
 
 
 def genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
-    r"""Standard error of log Z from the genealogy of one run; None where it is unavailable.
+    r"""Standard error of log Z from the genealogy of one run; None if it is not available.
 
     With E_i the first ancestor of particle i, after n resampling steps of N particles,
 
@@ -154,7 +156,7 @@ def genealogy_error(outcome: Annealed, method: Tempering) -> float | None:
     for ancestors, weights in zip(origin, log_weight):
         share = np.exp(weights - weights.max())
         family = np.bincount(ancestors, share / share.sum(), minlength=num_particles)
-        if np.count_nonzero(family) == 1:  # coalesced: nothing is left to learn from
+        if np.count_nonzero(family) == 1:  # one common ancestor: no information is left
             return None
         factor = (num_particles / (num_particles - 1)) ** (num_resampled + 1)
         variances.append(1 - factor * (1 - np.sum(family**2)))

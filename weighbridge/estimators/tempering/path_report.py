@@ -1,4 +1,4 @@
-"""What a result tells of a tempered path."""
+"""Trace and diagnostics of a tempered path, for its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weighbridge.results.trace import Trace
 
 
 def trace_of(outcome: Annealed, count: int) -> Trace:
-    """The way to the answer, power by power."""
+    """The path as a trace, one point for each power."""
     steps = outcome.steps
     combined = [combine_islands(np.asarray(step.log_evidence)) for step in steps]
     return Trace(
@@ -28,14 +28,14 @@ def trace_of(outcome: Annealed, count: int) -> Trace:
 
 
 def counts(outcome: Annealed) -> dict[str, int]:
-    """What happened on the way, counted over all steps."""
+    """Counts of events, summed over all steps."""
     names = ("num_infinite", "num_undefined", "num_diverged", "dropped")
     totals = {n: sum(int(np.sum(getattr(s, n))) for s in outcome.steps) for n in names}
     return {**totals, "stalled": int(outcome.stalled)}
 
 
 def move_diagnostics(outcome: Annealed) -> dict[str, Any]:
-    """Acceptance, moves and what was remembered at each power, where the mover tells them."""
+    """Acceptance, number of moves and correlations at each power, if the mover has them."""
     found: dict[str, Any] = {}
     if not isinstance(outcome.steps[0].moves, AdaptiveInfo):
         return found
@@ -45,7 +45,7 @@ def move_diagnostics(outcome: Annealed) -> dict[str, Any]:
 
 
 def host_diagnostics(host: HostLikelihood | None) -> dict[str, int]:
-    """How often a function on the host was called, and for how many parameter sets."""
+    """How often a likelihood in plain Python was called, and for how many parameter sets."""
     if host is None:
         return {}
     return {"host_calls": host.num_calls, "host_evaluations": host.num_evaluations}

@@ -1,4 +1,4 @@
-"""What a tempered path starts with: particles, moves and the likelihood in the form they need."""
+"""Preparation of a tempered path: particles, moves, and the likelihood in a suitable form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from weighbridge.models.targets.unbounded import UnboundedError
 if TYPE_CHECKING:
     from weighbridge.estimators.tempering.tempering import Tempering
 
-# Rows times coordinates from which on a step is compiled to run fast, and not to compile fast.
+# With at least this many rows x coordinates, a step is compiled to run fast, not to compile fast.
 MANY_NUMBERS = 100_000
 
 
@@ -47,16 +47,16 @@ class Prepared(NamedTuple):
     """Everything that a tempered path needs.
 
     Attributes:
-        model: whose evidence it is.
+        model: the model.
         seed: of the run.
         islands: numbers of the islands.
         term: the likelihood of all the data.
-        num_observations: rows, repeated rows counted.
-        host: the likelihood where it is a function on the host, else None.
+        num_observations: number of rows, with repeated rows counted.
+        host: the likelihood if it runs in plain Python, else None.
         cloud: draws from the prior.
-        mover: how particles move.
+        mover: moves the particles.
         labels: one labelling of components that may be permuted.
-        guided: the likelihood, with a few rows that guide the moves where that pays.
+        guided: the likelihood; a few rows guide the trajectories where that saves time.
         take_step: one step of the annealing loop, in the form that suits the likelihood.
     """
 
@@ -78,15 +78,15 @@ class Prepared(NamedTuple):
         return int(self.islands[0])
 
     def path(self) -> Path:
-        """The path of densities from here on."""
+        """The path of densities, with the current walls and guide."""
         return self.labels.within(self.guided.path())
 
     def path_beyond(self) -> Path:
-        """The path for what is done after its end."""
+        """The path for the bridge and the second look after its end."""
         return self.labels.within(self.guided.path_beyond())
 
     def follow(self, cloud: Cloud, step: StepInfo) -> Cloud:
-        """Keep labels and guide up with the particles after a step."""
+        """Update the labelling and the guide after a step."""
         cloud = self.labels.follow(cloud, step)
         self.guided.follow(cloud, step)
         return cloud
@@ -100,7 +100,7 @@ def prepare(
     seed: int,
     first_island: int,
 ) -> Prepared:
-    """Draw particles from the prior, and choose how they move and what carries them."""
+    """Draw particles from the prior, and choose the mover and the form of the likelihood."""
     term, count = likelihood_term(model, values, weight)
     islands = np.arange(first_island, first_island + method.num_islands)
     key = jax.random.key(seed, impl="threefry2x32")
@@ -116,7 +116,7 @@ def prepare(
     require_walkers(mover, method.num_particles // method.chain_length, model.dimension)
     size = (model.dimension, method.num_islands, method.num_particles)
     check_memory(*size, dense=getattr(mover, "dense", False))
-    # Particles that move by each other, or on the host, cannot be held back one by one.
+    # Single moves of an ensemble, or of a likelihood in plain Python, cannot be rejected by walls.
     by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
     labels = Labels(model, possible=host is None and not by_each_other)
     by_gradient = host is None and isinstance(mover, AdaptiveHMC)
@@ -133,7 +133,7 @@ def prepare(
 
 
 def stages(method: Tempering, prepared: Prepared) -> Callable[..., Annealed]:
-    """The annealing loop on these islands: the path is its stage 0, second looks are later ones."""
+    """The annealing loop on these islands: stage 0 is the path, later stages are second looks."""
     return partial(
         anneal,
         prepared.seed,
@@ -149,7 +149,7 @@ def run_path(
     stage: Callable[..., Annealed],
     report: Report | None,
 ) -> Annealed:
-    """Take the particles from the prior to the posterior; explain what goes wrong on the way."""
+    """Move the particles from the prior to the posterior; explain errors on the path."""
     try:
         outcome = stage(
             0,
@@ -174,13 +174,13 @@ def run_path(
 
 
 def _explain(path: Path, mover: Mover, error: Exception) -> None:
-    """Say so if it is a callback that JAX cannot run, or only the gradient that it cannot trace."""
+    """Raise a clearer error if JAX cannot run a callback, or cannot trace the gradient."""
     if "CpuCallback" in str(error) and "dtype" in str(error):
         raise ModelError(
             "The log-likelihood calls back to Python from within JAX (pure_callback) in double "
-            "precision, which JAX allows only where jax_enable_x64 is set for all. Declare its "
-            "result as float32, or give the function in Python itself as total_log_likelihood: "
-            "it is then called on the host."
+            "precision, which JAX allows only if jax_enable_x64 is set globally. Declare its "
+            "result as float32, or give the Python function itself as total_log_likelihood: it is "
+            "then called as plain Python."
         ) from error
     if not needs_gradient(mover):
         return
@@ -195,13 +195,13 @@ def _explain(path: Path, mover: Mover, error: Exception) -> None:
     except Exception:
         raise MethodError(
             "The log-likelihood of this model has no gradient that JAX can trace "
-            f"({type(error).__name__}), and these moves need one: use moves that do not, "
+            f"({type(error).__name__}), and these moves need one: use moves without gradients, "
             'moves="random_walk", "slice" or "stretch".'
         ) from error
 
 
 def check_outcome(outcome: Annealed) -> None:
-    """Refuse a path on which no particle, or not every one, has a log-likelihood."""
+    """Refuse a path with NaN at the start, or with -inf for all particles at the end."""
     first = outcome.steps[0]
     if int(first.num_undefined.sum()):
         raise ModelError(

@@ -18,12 +18,12 @@ class PriorSampling(Tempering):
 
     .. math:: \hat Z = \frac1M \sum_i p(y | \theta_i), \qquad \theta_i \sim p(\theta)
 
-    Right in expectation, and hopeless where the likelihood is peaked: then the estimate hangs
-    on one draw, and the status says so.
+    It is unbiased, but useless if the likelihood is peaked: then the estimate depends on one draw,
+    and the result is flagged.
 
     Args:
-        num_islands: independent sets of draws.
-        num_particles: draws of each.
+        num_islands: number of independent sets of draws.
+        num_particles: number of draws in each set.
     """
 
     num_particles: int = 4096
@@ -33,9 +33,9 @@ class PriorSampling(Tempering):
 
     @property
     def name(self) -> str:
-        """What results call the method."""
+        """Name of the method in results."""
         return "prior_sampling"
 
     def schedule(self) -> np.ndarray:
-        """All at once."""
+        """One step, from power 0 to power 1."""
         return np.ones(1)

@@ -20,32 +20,32 @@ class SMC(Tempering):
     .. math:: \log \hat Z = \sum_t \log \sum_i W_i^{(t)}
               p(y | \theta_i^{(t)})^{\lambda_{t+1} - \lambda_t}
 
-    The next power is where the conditional ESS meets its target; particles are resampled when
-    their weights have degenerated, and moved until they have forgotten most of where they were.
-    Where the posterior is near enough to a Gaussian, a bridge between the last particles and
-    Gaussians fitted to them (see ``estimators.bridge``) gives the answer, with a far smaller error;
-    where it is not, by Pareto k-hat or because the two disagree, the path does. ``diagnostics`` has
+    At the next power the conditional ESS meets its target. Particles are resampled when their
+    weights have degenerated, and moved until they are nearly independent of their start. If the
+    posterior is close to a Gaussian, a bridge between the last particles and Gaussians fitted to
+    them (see ``estimators.bridging``) gives the answer, with a far smaller error. If Pareto k-hat
+    is too large, or if the path finds clearly more, the path gives the answer. ``diagnostics`` has
     both. Del Moral, Doucet & Jasra (2006), J. R. Stat. Soc. B 68:411-436; Buchholz, Chopin & Jacob
     (2021), Bayesian Analysis 16:745-771.
 
     Args:
-        num_islands: independent populations; their spread is the error bar.
+        num_islands: independent populations; their spread gives the error.
         num_particles: particles of each island.
         target_ess: ESS of a step, as a fraction of the particles.
-        moves: how particles move: "hmc", or without gradients "random_walk", "slice" or "stretch";
-            a mover (``AdaptiveHMC``, ``AdaptiveWalk``) with settings of its own; or a kernel
-            (``SGHMC``) with step sizes for one row, of which 20 steps are made at each power. By
-            default ``AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)``, and a random walk where the
-            likelihood is on the host.
-        max_annealing_steps: after so many the rest is taken at once, and the result says so.
+        moves: "hmc", or without gradients "random_walk", "slice" or "stretch"; a mover
+            (``AdaptiveHMC``, ``AdaptiveWalk``) with its settings; or a kernel (``SGHMC``) with step
+            sizes for one row, which makes 20 steps at each power. The default is
+            ``AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)``, and a random walk if the likelihood
+            runs in plain Python.
+        max_annealing_steps: the last of so many steps goes to power 1 at once, with a flag.
         resampling: systematic, stratified, multinomial or residual. With multinomial, which
-            resamples at every step, ``diagnostics["genealogy_error"]`` is a second opinion on
+            resamples at every step, ``diagnostics["genealogy_error"]`` is a second estimate of
             the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika
             105:609-625).
         waste_free: resample only one of P particles, and keep all states of the chains of P - 1
-            moves that start there (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148); True for
-            P of at most 8, or P itself, which must divide ``num_particles``. A step makes less
-            than one move for each particle: take more of them.
+            moves that start from them (Dau & Chopin 2022, J. R. Stat. Soc. B 84:114-148). True
+            chooses P up to 8; a number is P itself, which must divide ``num_particles``. A step
+            makes less than one move for each particle: use more particles.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(100, seed=1)
@@ -54,14 +54,14 @@ class SMC(Tempering):
     True
     """
 
-    # Short steps with few moves each have a smaller variance than long ones with many.
+    # Many short steps with few moves give a smaller variance than few long steps with many moves.
     target_ess: float = 0.7
     resampling: str = "systematic"
     waste_free: bool | int = False
 
     bridges: ClassVar[bool] = True
     reversible: ClassVar[bool] = True
-    # Longer trajectories take longer and gain nothing (benchmarks/results/moves.md).
+    # Longer trajectories take more time and gain nothing (benchmarks/results/moves.md).
     default_moves: ClassVar[AdaptiveHMC] = AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)
 
     def __post_init__(self) -> None:
@@ -73,12 +73,12 @@ class SMC(Tempering):
         if not isinstance(self.waste_free, int) or length < 2 or self.num_particles % length:
             raise MethodError(
                 f"waste_free={self.waste_free!r} needs chains of at least 2 states whose length "
-                f"divides num_particles={self.num_particles}: take a multiple of 8 particles."
+                f"divides num_particles={self.num_particles}: use a multiple of 8 particles."
             )
         if self.moves is not None and not isinstance(self.moves, str | Adaptive):
             raise MethodError(
-                f"waste_free=True keeps the states of chains that tune themselves: use moves from "
-                f"{list(MOVES)}, or a mover such as wb.AdaptiveHMC()."
+                f"waste_free=True needs moves that tune themselves: use one of {list(MOVES)}, or a "
+                "mover such as wb.AdaptiveHMC()."
             )
 
     @property
@@ -90,9 +90,10 @@ class SMC(Tempering):
 
     @property
     def resample_below(self) -> float:  # type: ignore[override]
-        """Multinomial resampling happens at every step, as the theory of its genealogy asks.
+        """2 (always resample) for multinomial and waste-free resampling, else 0.5.
 
-        So does waste-free resampling, which would otherwise have more particles at every step.
+        The theory of the genealogy needs multinomial resampling at every step. Waste-free
+        resampling without it would have more particles at every step.
         """
         return 2.0 if self.resampling == "multinomial" or self.waste_free else 0.5
 

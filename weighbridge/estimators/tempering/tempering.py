@@ -1,7 +1,7 @@
-"""What estimators that temper the likelihood of all the data have in common.
+"""The common part of estimators that temper the likelihood of all the data.
 
-All run the annealing core on the path p(theta) p(data | theta)^lambda; they differ in the schedule,
-in whether they resample, and in how the path becomes a number.
+All of them run the annealing loop on the path p(theta) p(data | theta)^lambda. They differ in the
+schedule, in whether they resample, and in how they compute log Z from the path.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from weighbridge.estimators.tempering.preparation import Prepared, prepare, run_
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 
-# Islands that a round is not divided below: the spread of fewer says little of the error.
+# A round has at least this many islands: the spread of fewer gives a poor estimate of the error.
 LEAST_OF_A_ROUND = 8
-# And particles of a round for each dimension: a bridge between fewer and their Gaussians fails.
+# A round has at least this many particles for each dimension: with fewer, a bridge fails.
 PARTICLES_FOR_EACH = 10
 
 
 @dataclass(frozen=True)
 class Tempering(BatchMethod):
-    """What the estimators of this file have in common; use one of its subclasses."""
+    """Base class of the tempering methods; use one of its subclasses."""
 
     num_islands: int = 16
     num_particles: int = 64
@@ -59,12 +59,12 @@ class Tempering(BatchMethod):
 
     counts: ClassVar[tuple[str, ...]] = COUNTS
     disagreement: ClassVar[float] = MAX_TEMPERED_SPREAD
-    # Whether its weights have a reversal, as bounds from both sides need.
+    # Whether its path can be run in reverse, which bounds from both sides need.
     reversible: ClassVar[bool] = False
     # Whether the answer may come from a bridge between the last particles and Gaussians.
     bridges: ClassVar[bool] = False
     resample_below: ClassVar[float] = 0.5
-    # Moves of a method that is given none, and whose likelihood has a gradient.
+    # Moves if the user gives none and the likelihood has a gradient.
     default_moves: ClassVar[AdaptiveHMC] = DEFAULT_MOVES
 
     def __post_init__(self) -> None:
@@ -75,12 +75,12 @@ class Tempering(BatchMethod):
 
     @property
     def name(self) -> str:
-        """What results call the method."""
+        """Name of the method in results."""
         return type(self).__name__.lower()
 
     @property
     def chain_length(self) -> int:
-        """More than 1 for waste-free resampling."""
+        """Number of states of a chain; more than 1 for waste-free resampling."""
         return 1
 
     def resampling_scheme(self) -> str:
@@ -88,7 +88,7 @@ class Tempering(BatchMethod):
         return "systematic"
 
     def schedule(self) -> np.ndarray | None:
-        """Powers to go through, or None to choose them by the ESS."""
+        """The powers of the path; None: the ESS determines them."""
         return None
 
     def island_estimates(self, outcome: Annealed, path: Path) -> np.ndarray:
@@ -96,10 +96,10 @@ class Tempering(BatchMethod):
         return np.asarray(outcome.steps[-1].log_evidence)
 
     def of_a_round(self, dimension: int) -> Self:
-        """The method for one of the rounds of a tolerance: half of the islands, if they are many.
+        """The method for one round of a run with a tolerance: half of the islands, if enough.
 
-        Half may be enough, above all where a bridge is the answer, as long as they have particles
-        for its Gaussians; what is left to do costs the same in two rounds as in one.
+        Half of the islands may be enough, especially if a bridge gives the answer, as long as they
+        have enough particles for its Gaussians. If not, two half rounds cost as much as one round.
 
         >>> from weighbridge import SMC
         >>> [SMC(num_islands=islands).of_a_round(5).num_islands for islands in (10, 16, 32)]
@@ -126,11 +126,11 @@ class Tempering(BatchMethod):
 
         Args:
             model: with a log-likelihood of rows or of all data.
-            values: the observations, or None for a model that has its own.
+            values: the observations; None for a model that contains its data.
             weight: how often each row counts.
             seed: the same seed gives the same numbers.
-            first_island: number of the first island; other islands draw other numbers.
-            report: told the power reached, the log evidence so far and the number of steps.
+            first_island: number of the first island; other islands draw other random numbers.
+            report: called with the power, the log evidence so far and the number of steps.
         """
         began = time.perf_counter()
         check_seed(seed)
@@ -145,7 +145,7 @@ class Tempering(BatchMethod):
         return replace(result, elapsed=time.perf_counter() - began)
 
     def _answer(self, prepared: Prepared, outcome: Annealed, judged: Judged) -> Evidence:
-        """What a whole path has come to."""
+        """The result of a complete path."""
         decision = judged.decision
         samples, log_weights = posterior(prepared.model, judged.position, judged.log_weight)
         return Evidence(
@@ -171,11 +171,11 @@ class Tempering(BatchMethod):
         )
 
     def _so_far(self, prepared: Prepared, outcome: Annealed) -> Evidence:
-        r"""What a path that was interrupted has come to.
+        r"""The result of an interrupted path.
 
         .. math:: Z_\lambda = \int p(\theta) p(data | \theta)^\lambda d \theta
 
-        at the power reached, which is not the evidence: no error is stated.
+        at the last power lambda. This is not the evidence, so no error is stated.
         """
         islands = np.asarray(outcome.steps[-1].log_evidence)
         combined = combine_islands(islands)

@@ -27,14 +27,14 @@ class Thermodynamic(Tempering):
     .. math:: \log Z = \int_0^1 E_\lambda[\ell] \, d\lambda \approx \sum_t
         \tfrac{\Delta_t}{2} (E_t + E_{t+1}) - \tfrac{\Delta_t^2}{12} (V_{t+1} - V_t)
 
-    with E and V the mean and variance of the log-likelihood at each power: the trapezium rule with
-    its second-order correction (Friel, Hurn & Wyse 2014, Statistics and Computing 24:709-723).
-    Stepping stones multiply the ratios of neighbouring normalising constants instead (Xie et al.
-    2011, Systematic Biology 60:150-160).
+    E and V are the mean and variance of the log-likelihood at each power. This is the trapezium
+    rule with its second-order correction (Friel, Hurn & Wyse 2014, Statistics and Computing
+    24:709-723). Stepping stones multiply the ratios of successive normalising constants instead
+    (Xie et al. 2011, Systematic Biology 60:150-160).
 
     Args:
         num_islands, num_particles, target_ess, max_annealing_steps: as in ``SMC``.
-        moves: likewise; by default ``AdaptiveHMC()``.
+        moves: as in ``SMC``; by default ``AdaptiveHMC()``.
         rule: trapezium or stepping_stones.
     """
 
@@ -47,7 +47,7 @@ class Thermodynamic(Tempering):
             raise MethodError(f"rule must be trapezium or stepping_stones, not {self.rule!r}.")
 
     def island_estimates(self, outcome: Annealed, path: Path) -> np.ndarray:
-        """Integrate along the path, or add up its stones."""
+        """Integrate along the path, or add up the log ratios of the stepping stones."""
         if self.rule == "stepping_stones":
             return np.asarray(np.sum([step.log_increment for step in outcome.steps], axis=0))
         last = _final_moments(path, outcome.cloud)
@@ -58,11 +58,11 @@ class Thermodynamic(Tempering):
         return np.asarray(np.sum(area - width**2 / 12 * np.diff(variances, axis=0), axis=0))
 
     def combine(self, islands: np.ndarray) -> Combined:
-        """The rule estimates log Z itself, so its islands are averaged as they are.
+        """The trapezium rule estimates log Z, so the log Z of the islands are averaged.
 
-        What the log of their mean is above the mean of their logs is part of the error. It is next
-        to nothing where islands agree, about s^2 / 2; where a few have found what the others did
-        not, the mean of the logs is too low by as much.
+        The difference between the log of the mean Z and the mean log Z is part of the error. Where
+        islands agree it is small, about s^2 / 2. Where only a few islands found a mode, the mean
+        log Z is too low by this difference.
         """
         if self.rule == "stepping_stones":
             return combine_islands(islands)

@@ -1,1 +1,1 @@
-"""The report of a watch: one self-contained page of what its events tell."""
+"""The report of a watch: one self-contained page made from its events."""

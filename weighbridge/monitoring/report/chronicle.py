@@ -1,4 +1,4 @@
-"""What a watch wrote down: its events, read backwards into a summary of bounded size."""
+"""The events of a watch, read backwards into a summary of bounded size."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from weighbridge.monitoring.report.records import (
     ReportedPoint,
 )
 
-# Kinds of flags or of notices beyond which new ones are not counted.
+# At most this many kinds of flags or notices are counted.
 MOST_KINDS = 10_000
 
 
 def read_chronicle(directory: str | Path) -> Chronicle:
-    """Read the events of a run, finished or not, in memory that does not grow with them.
+    """Read the events of a run, finished or not; the memory does not grow with their number.
 
-    They are read from the last to the first. A run that was resumed does some rows again: what an
-    earlier start wrote about rows after the place where a later one resumed does not count. The
-    last line is left out if it is half written.
+    The events are read from the last to the first. A resumed run repeats some rows: events of an
+    earlier start about rows after the point of the resume are left out. The last line is left out
+    if it is incomplete.
 
     Args:
         directory: the run directory of ``weighbridge watch``.
@@ -77,12 +77,12 @@ def read_chronicle(directory: str | Path) -> Chronicle:
 
 
 class _Reader:
-    """Takes events from the last to the first."""
+    """Collects events from the last to the first."""
 
     def __init__(self) -> None:
         self.chronicle = Chronicle()
         self.num_events = 0
-        self._before = math.inf  # updates count if they are of no more rows
+        self._before = math.inf  # updates with more rows than this were repeated after a resume
         self._bin = -1
         self._width = 1.0
         self._seen_changes: set[tuple[int, str]] = set()
@@ -90,7 +90,7 @@ class _Reader:
         self._ended = False
 
     def read(self, line: bytes) -> bool:
-        """Take one line; False if those before it can no longer matter."""
+        """Read one line; False if the lines before it are not needed."""
         if not line.strip():
             return True
         event = parse_event(line)
@@ -103,7 +103,7 @@ class _Reader:
         rows = as_whole(event.get("rows"))
         kind = event["event"]
         if kind == "update":
-            if rows <= self._before:  # updates whose rows were all skipped are of as many
+            if rows <= self._before:  # equal: an update in which all rows were skipped
                 self._before = rows
                 self._update(event, rows)
         elif kind == "start":
@@ -126,7 +126,7 @@ class _Reader:
         found.change_rows = sorted(self._change_bins.values())
         found.resumed = max(found.resumed, 0)
         told = list(found.points[-1].log_evidences) if found.points else []
-        if told:  # else no evidence was told, and all that is known are the names
+        if told:  # else no evidence was written, and only the names are known
             found.models = [name for name in found.models if name in told] + [
                 name for name in told if name not in found.models
             ]
@@ -194,7 +194,7 @@ class _Reader:
         if len(found.changes) < KEPT:
             found.changes.append(change)
             self._seen_changes.add(key)
-        # Until an update is met the width of a bin is not known.
+        # The width of a bin is unknown before the first update.
         if len(self._change_bins) < 2 * BINS:
             self._change_bins.setdefault(int(change.row / self._width), change.row)
 
@@ -238,12 +238,12 @@ def _point(event: dict[str, Any], rows: int, steps: Numbers) -> ReportedPoint:
 
 
 def _different(value: Any) -> list[str]:
-    """Texts, each once."""
+    """The texts without repetitions."""
     return list(dict.fromkeys(map(as_text, as_items(value))))
 
 
 def _count(counts: Counter[Any], *things: Any) -> None:
-    """Count things; when there are very many kinds of them, only those that are known."""
+    """Count things; after ``MOST_KINDS`` kinds, only known kinds are counted."""
     for thing in things:
         if thing in counts or len(counts) < MOST_KINDS:
             counts[thing] += 1

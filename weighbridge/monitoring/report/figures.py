@@ -1,4 +1,4 @@
-"""The figures of a report: what became of each model along the rows."""
+"""The figures of a report: evidence, probability and annealing steps along the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weighbridge.plots.curves import Axis, Curve, draw_curves, legend
 from weighbridge.weighing.comparison import JEFFREYS
 
 DECISIVE = JEFFREYS[-1][0]
-# Beyond so many steps their axis is logarithmic.
+# With more annealing steps than this, their axis is logarithmic.
 MANY_STEPS = 20.0
 BANDS = "bands are two standard errors either way"
 
@@ -23,8 +23,8 @@ def figures(chronicle: Chronicle, best: str) -> str:
     """All figures, one below the other, with one legend.
 
     Args:
-        chronicle: what the events of the run tell.
-        best: the model that the others are measured against.
+        chronicle: summary of the events of the run.
+        best: the model with which the others are compared.
     """
     parts = [legend(chronicle.models)]
     if chronicle.change_rows:
@@ -98,12 +98,12 @@ def _draw(
         for name, heights, reach in zip(chronicle.models, values, reaches)
     ]
     marks = chronicle.change_rows
-    numbered = len(marks) == chronicle.num_changes  # else they are not those of the table
+    numbered = len(marks) == chronicle.num_changes  # else the numbers would not match the table
     return figure(title, explanation, draw_curves(curves, axis, marks, numbered=numbered))
 
 
 def _columns(chronicle: Chronicle, quantity: str) -> Columns:
-    """One column of numbers for each model, NaN where it is unknown."""
+    """One column of numbers for each model, NaN where a number is unknown."""
     return [
         [known(getattr(point, quantity), name) for point in chronicle.points]
         for name in chronicle.models

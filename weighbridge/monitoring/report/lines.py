@@ -1,4 +1,4 @@
-"""Lines of JSON from the last to the first, and their values whatever they hold."""
+"""JSON lines read from the last to the first, and safe conversion of their values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, BinaryIO
 from weighbridge.core.errors import DataError
 
 BLOCK = 1 << 20
-# No event is as long as this: what is longer is no file of events.
+# Events are shorter than this; a longer line means that the file is not a file of events.
 LONGEST_LINE = 1 << 26
 LARGEST = 1e100
-# Entries of a mapping or a list, and characters of a text, beyond which a page is not read.
+# Most entries of a mapping or a list, and most characters of a text, that a page shows.
 MOST = 200
 LONGEST_TEXT = 2000
 
 
 def lines_backwards(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The lines of a file from the last to the first, without one that is still being written."""
+    """The lines of a file from the last to the first, without an incomplete last line."""
     end = file.seek(0, 2)
     rest, complete = b"", False
     while end > 0:
@@ -39,12 +39,12 @@ def lines_backwards(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether the last line, which has no newline yet, is an event all the same."""
+    """Whether the last line is a complete event, although it has no newline yet."""
     return parse_event(line) is not None
 
 
 def parse_event(line: bytes) -> dict[str, Any] | None:
-    """The event of a line, or None if it is none."""
+    """The event of a line, or None if the line is not an event."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -53,19 +53,19 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Things by name, empty if the value is none; a page has no use for more than ``MOST``."""
+    """The first ``MOST`` entries of a mapping; empty if the value is not a mapping."""
     if not isinstance(value, dict):
         return {}
     return {as_text(name): item for name, item in itertools.islice(value.items(), MOST)}
 
 
 def as_items(value: Any) -> list[Any]:
-    """A list, empty if the value is none; a page has no use for more than ``MOST``."""
+    """The first ``MOST`` entries of a list; empty if the value is not a list."""
     return value[:MOST] if isinstance(value, list) else []
 
 
 def as_text(value: Any) -> str:
-    """A text that can be written, of bounded length; empty for what is none.
+    """A printable text of bounded length; empty if the value is neither text nor number.
 
     >>> as_text("caf\\u00e9 \\ud800"), as_text(None), as_text([1])
     ('caf\u00e9 ?', '', '')
@@ -78,7 +78,7 @@ def as_text(value: Any) -> str:
 
 
 def as_number(value: Any) -> float:
-    """A number, NaN if the value is none or beyond all measure."""
+    """A number; NaN if the value is not a number, or is 1e100 or larger."""
     try:
         number = math.nan if value is None else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -87,11 +87,11 @@ def as_number(value: Any) -> float:
 
 
 def as_numbers(value: Any) -> dict[str, float]:
-    """Numbers by name, NaN where a value is none."""
+    """Numbers by name; NaN for values that are not numbers."""
     return {name: as_number(number) for name, number in as_mapping(value).items()}
 
 
 def as_whole(value: Any) -> int:
-    """A whole number from 0, 0 if the value is none."""
+    """A non-negative integer; 0 if the value is not a finite number."""
     number = as_number(value)
     return max(int(number), 0) if math.isfinite(number) else 0

@@ -1,4 +1,4 @@
-"""A page that stands by itself: no script, nothing from the network, light, dark or printed."""
+"""A self-contained HTML page: no script, nothing from the network; light, dark or printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from weighbridge.plots.curves import STYLE as CURVES
 
-# The colours of the curves are those of plots.canvas, lighter where the page is dark.
+# The curves have the colours of plots.canvas, which are lighter on a dark page.
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--panel:#f6f7f9;--ink:#1a1d21;--soft:#5b636e;
 --rule:#dfe3e8;--mark:#b3261e;--good:#1b7a3d;--warn:#9a5b00;
@@ -54,7 +54,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def document(title: str, body: str) -> str:
-    """A whole page around its body."""
+    """The HTML document with this title and body."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -70,13 +70,13 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """A list of names and what is known of them."""
+    """A list of names and values; empty values are left out."""
     items = "".join(f"<dt>{html.escape(n)}</dt><dd>{html.escape(v)}</dd>" for n, v in pairs if v)
     return f"<dl>{items}</dl>"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
-    """A table of plain text; columns are of numbers, set to the right, unless ``words`` has them.
+    """A table of plain text; columns are aligned right, except those in ``words``.
 
     >>> table(["model", "rows"], [["<a>", "12"]], words=[0]).count("&lt;a&gt;")
     1
@@ -97,7 +97,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence
 
 
 def figure(title: str, explanation: str, drawing: str) -> str:
-    """A figure with its title and what it shows."""
+    """A figure with its title and explanation."""
     return (
         f"<figure><figcaption>{html.escape(title)}<span>{html.escape(explanation)}</span>"
         f"</figcaption>{drawing}</figure>"

@@ -1,4 +1,4 @@
-"""What a report knows of a run: points along the rows, changes, notices and counts."""
+"""The data of a report: points along the rows, changes, notices and counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Points that a curve keeps of a run of any length, and entries that a table keeps.
+# Most points of a curve, and most entries of a table.
 BINS = 300
 KEPT = 100
 
@@ -14,7 +14,7 @@ Numbers = dict[str, float]
 
 
 class ReportedPoint(NamedTuple):
-    """What was known of each model after so many rows; NaN where it was not known."""
+    """The numbers of each model after so many rows; NaN where a number is unknown."""
 
     rows: int
     log_evidences: Numbers
@@ -25,7 +25,7 @@ class ReportedPoint(NamedTuple):
 
 
 class ReportedChange(NamedTuple):
-    """A change point: the first row after it, and how sure its detector is."""
+    """A change point: first row after it, score, p-value, and the model that found it."""
 
     row: int
     score: float
@@ -34,7 +34,7 @@ class ReportedChange(NamedTuple):
 
 
 class ReportedNotice(NamedTuple):
-    """Something that the watch reported, and after how many rows."""
+    """A notice of the watch, and the number of rows before it."""
 
     rows: int
     kind: str
@@ -43,40 +43,40 @@ class ReportedNotice(NamedTuple):
 
 @dataclass
 class Chronicle:
-    """A run as its events tell it.
+    """Summary of a run, made from its events.
 
     Attributes:
-        models: their names, in the order of the run.
-        source: where the rows come from, in words.
+        models: names of the models, in the order of the run.
+        source: description of the source of the rows.
         seekable: whether a resumed run is exact; None if no start was recorded.
-        version: of weighbridge, in the latest start.
-        started: when the run first started.
-        last_seen: when the latest event was written.
-        stopped: why the run ended: "end", "signal", "error"; None if it has not said so.
-        error: what stopped it, in the words of the error; empty if none did.
-        resumed: how many times it was started again and did not begin anew.
-        num_updates: updates that count, those done again once.
-        points: at most ``BINS`` of them along the rows; annealing steps are the most in a bin.
-        answer: the latest result as ``weighbridge watch`` prints it at its end, by a bridge where
-            the method has one; points along the rows are by the path. None if none was written.
-        num_changes: change points in all.
-        changes: the latest of them.
+        version: version of weighbridge at the latest start.
+        started: time of the first start.
+        last_seen: time of the latest event.
+        stopped: why the run ended: "end", "signal", "error"; None if no stop was recorded.
+        error: message of the error that stopped the run; empty if there was none.
+        resumed: how many times the run was resumed.
+        num_updates: number of updates; repeated updates count once.
+        points: at most ``BINS`` points along the rows; annealing steps are the maximum of a bin.
+        answer: the latest result as ``weighbridge watch`` prints it at its end, from a bridge if
+            the method has one; ``points`` are from the path. None if no result was written.
+        num_changes: number of change points.
+        changes: the latest change points.
         change_rows: rows of changes to mark in a figure, at most one in a bin.
-        posterior: for each model and parameter the latest summary.
-        posterior_rows: rows that it is of.
-        rows_skipped: bad rows that were left out.
-        rows_quarantined: bad rows that were put into a file.
+        posterior: the latest summary, by model and parameter.
+        posterior_rows: number of rows in this summary.
+        rows_skipped: number of bad rows that were left out.
+        rows_quarantined: number of bad rows that were written to a file.
         elapsed: seconds that the updates took.
-        notice_counts: of each kind.
-        notices: the latest of them.
-        checkpoints: how many were written.
-        last_checkpoint: the rows that the latest holds, None if there is none.
-        checkpoints_failed: how many could not be written.
-        last_failure: why the latest could not be.
-        is_saved: whether the latest that was tried was written.
-        flags: reasons for caution of each model after the latest update.
-        flag_counts: updates in which each was raised, by flag and model.
-        unreadable: lines that are no events.
+        notice_counts: number of notices by kind.
+        notices: the latest notices.
+        checkpoints: number of checkpoints that were written.
+        last_checkpoint: number of rows in the latest checkpoint; None if there is none.
+        checkpoints_failed: number of checkpoints that could not be written.
+        last_failure: why the latest of these could not be written.
+        is_saved: whether the latest attempt to write a checkpoint succeeded.
+        flags: flags of each model after the latest update.
+        flag_counts: number of updates with a flag, by flag and model.
+        unreadable: number of lines that are not events.
     """
 
     models: list[str] = field(default_factory=list)
@@ -112,5 +112,5 @@ class Chronicle:
 
     @property
     def rows(self) -> int:
-        """Rows weighed so far."""
+        """Number of rows so far."""
         return self.points[-1].rows if self.points else 0

@@ -50,13 +50,13 @@ def evidence_table(compared: Comparison) -> str:
 
 
 def against(compared: Comparison, name: str) -> str:
-    """What the evidence says against a model; of one whose evidence is unknown, nothing."""
+    """The strength of the evidence against a model; "unknown" if its evidence is unknown."""
     finite = math.isfinite(compared.log_bayes_factors[name])
     return compared.verdict(name) if finite else "unknown"
 
 
 def change_table(chronicle: Chronicle) -> str:
-    """The change points, as they are numbered in the figures."""
+    """The change points, with the numbers of the figures."""
     if not chronicle.num_changes:
         return paragraph("No change was found.")
     rows = [
@@ -96,7 +96,7 @@ def posterior_tables(chronicle: Chronicle) -> str:
 
 
 def quality_tables(chronicle: Chronicle) -> str:
-    """What was left out, what was reported, and how the checkpoints fared."""
+    """Bad rows, notices and checkpoints."""
     counts = chronicle.notice_counts
     kinds = {"gap": "Gaps in the source", "duplicate": "Duplicate pieces left out"}
     pairs = [
@@ -127,7 +127,7 @@ def _failure(chronicle: Chronicle) -> str:
 
 
 def flag_table(chronicle: Chronicle) -> str:
-    """The reasons for caution, what they mean and what to do."""
+    """The flags, their meanings and their remedies."""
     if not chronicle.flag_counts:
         return paragraph("None was raised.")
     rows = []

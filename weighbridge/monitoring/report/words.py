@@ -1,4 +1,4 @@
-"""Numbers and times as a reader wants them."""
+"""Numbers and times as readable text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weighbridge.plots.numbers import minus
 
 
 def known(numbers: Numbers, name: str, otherwise: float = math.nan) -> float:
-    """A number by its name, or another where it is unknown."""
+    """The number with this name, or ``otherwise`` if it is unknown."""
     return number_or(numbers.get(name, math.nan), otherwise)
 
 
 def number_or(value: float, otherwise: float) -> float:
-    """A number, or another where it is NaN."""
+    """The value, or ``otherwise`` if it is NaN."""
     return otherwise if math.isnan(value) else value
 
 
@@ -72,13 +72,13 @@ def _parse_time(text: str) -> datetime.datetime | None:
 
 
 def when(text: str) -> str:
-    """A time that ISO 8601 writes, to the second; another text as it is."""
+    """An ISO 8601 time to the second, in UTC; other texts are returned unchanged."""
     time = _parse_time(text)
     return text if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def seconds_since(text: str, now: datetime.datetime) -> float:
-    """Seconds from a time to another; NaN if the text is none."""
+    """Seconds from a time to ``now``; NaN if the text is not a time."""
     time = _parse_time(text)
     return math.nan if time is None else max((now - time).total_seconds(), 0.0)
 
@@ -96,5 +96,5 @@ def duration(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """A clause as a sentence."""
+    """The text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."

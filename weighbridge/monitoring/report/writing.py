@@ -1,4 +1,4 @@
-"""The report of a watch: one self-contained page of what its events tell."""
+"""Writes the report of a watch, one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from weighbridge.monitoring.report.words import (
 from weighbridge.weighing.comparison import Comparison
 
 FILE_NAME = "report.html"
-# A run that has said nothing for so many seconds may be dead.
+# A run without an event for this many seconds may be dead.
 SILENCE = 3600.0
 REASONS = {
     "end": ("finished", "good", "the source has ended"),
@@ -58,7 +58,7 @@ def write_report(directory: str | Path, output: str | Path | None = None) -> Pat
     page = render(read_chronicle(directory), datetime.datetime.now(datetime.UTC))
     check_place(path)
     try:
-        # Whole or not at all: a browser may be reading the page of a minute ago.
+        # Replace the file in one step: a browser may be reading the previous page.
         write_whole(path, page.encode())
     except OSError as error:
         raise CheckpointError(
@@ -71,7 +71,7 @@ def render(chronicle: Chronicle, now: datetime.datetime) -> str:
     """The page of a run.
 
     Args:
-        chronicle: what its events tell.
+        chronicle: summary of its events.
         now: the time of the report, with its time zone.
 
     >>> from weighbridge.monitoring.report.records import ReportedPoint
@@ -164,7 +164,7 @@ def _header(chronicle: Chronicle) -> str:
 
 
 def _compared(point: ReportedPoint, names: list[str]) -> Comparison:
-    """What was known at a point as a comparison; a model of unknown evidence comes last."""
+    """The numbers of a point as a comparison; models with unknown evidence come last."""
     evidences = {n: known(point.log_evidences, n, -math.inf) for n in names}
     best = max(evidences.values(), default=-math.inf)
     return Comparison(
@@ -178,7 +178,7 @@ def _compared(point: ReportedPoint, names: list[str]) -> Comparison:
 
 
 def _evidence(compared: Comparison, by_path: Comparison, chronicle: Chronicle) -> list[str]:
-    """The answer as the watch prints it at its end, and the path's, which its screen shows."""
+    """The answer as the watch prints it at its end, and the estimate of the path, as on screen."""
     path = f"By the path after {by_path.num_observations:,} rows, as the screen shows it."
     if chronicle.answer is None:
         return [paragraph(path, "soft"), evidence_table(by_path)]

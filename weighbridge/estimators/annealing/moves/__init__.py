@@ -1,1 +1,1 @@
-"""How the annealing loop moves its particles."""
+"""The moves of particles in the annealing loop."""

@@ -1,4 +1,4 @@
-"""What movers that tune themselves share: the metric, the number of moves, the loop over moves."""
+"""The common part of movers that tune themselves: metric, number of moves, loop over moves."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.path import Path
 
-# Particles for each dimension from which on their covariance is used as it is.
+# With this many particles for each dimension, their covariance is used without shrinkage.
 ENOUGH_PARTICLES = 4
 
 
 class AdaptiveInfo(NamedTuple):
-    """How the moves went at one power.
+    """Info of the moves at one power.
 
     Attributes:
         acceptance: mean acceptance probability.
-        step_size: in units of the particles' own spread.
-        num_moves: how many were made.
-        correlation: with where the particles started; see ``remembered``.
-        lingering: the part of it that fades with further moves; see ``memory``.
+        step_size: in units of the particles' spread.
+        num_moves: number of moves.
+        correlation: correlation of end and start of the moves; see ``remembered``.
+        lingering: the part of it that decays with further moves; see ``memory``.
         divergent: share of divergent trajectories.
         unbounded: for each island, particles whose log density has become +inf.
     """
@@ -40,10 +40,10 @@ class AdaptiveInfo(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What does not change from move to move at one power.
+    """Quantities that are the same for all moves at one power.
 
     Attributes:
-        scale: of each island, from particles that are not its own.
+        scale: the metric of each island, from particles of other islands.
         alive: which particles have weight.
     """
 
@@ -52,13 +52,13 @@ class Setting(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Moves so far: the state of all particles, the step size, and sums over the moves.
+    """The moves so far: the state of all particles, the step size, and sums over the moves.
 
     Attributes:
         state: of all particles.
         step_size: for the next move.
         acceptance: summed over the moves.
-        divergent: likewise.
+        divergent: share of divergent trajectories, summed over the moves.
         middle: positions and log densities after half of the moves.
     """
 
@@ -69,7 +69,7 @@ class Tally(NamedTuple):
     middle: tuple[Array, Array]
 
     def noted(self, index: Array | int, num_moves: Array | int) -> Tally:
-        """With where the particles are, if this was the last move of the first half."""
+        """Save the state as ``middle`` if this was the last move of the first half."""
         now = jnp.asarray(index) + 1 == jnp.asarray(num_moves) // 2
         here = self.state.position, self.state.log_density
         middle = jax.tree_util.tree_map(partial(jnp.where, now), here, self.middle)
@@ -77,7 +77,7 @@ class Tally(NamedTuple):
 
 
 def confined(path: Path, before: Tally, after: Tally) -> Tally:
-    """The moves without those that leave the walls of the path, which is to reject them."""
+    """Reject the moves that leave the walls of the path."""
     if path.walls is None:
         return after
     permitted = path.permits(before.state.position, after.state.position)
@@ -89,14 +89,14 @@ def confined(path: Path, before: Tally, after: Tally) -> Tally:
 
 
 class Adaptive:
-    """What movers that tune themselves have in common.
+    """Base class of movers that tune themselves.
 
     The metric of an island is the covariance of particles of other islands, shrunk towards its
-    diagonal: an island that moved by a metric of its own would not leave its target invariant.
-    The number of moves is what at the power before would have taken the correlation with the start
-    to ``decorrelated``, or to where it falls no further: particles in separate modes remember which
-    one was theirs, however long they move. It is decided beforehand, because to stop when the
-    particles look right is to choose them.
+    diagonal. A metric from the island's own particles would not leave its target invariant.
+    The number of moves is the number that, at the previous power, would lower the correlation
+    with the start to ``decorrelated``, or to its limit if that is higher: particles in separate
+    modes stay correlated with their start, however many moves they make. The number is fixed before
+    the moves: stopping when the particles look right would select particles and cause a bias.
     """
 
     num_moves: Array | int
@@ -104,7 +104,7 @@ class Adaptive:
     dense: bool
 
     adjusted: ClassVar[bool] = True
-    # An acceptance below this says that the moves do not fit.
+    # A lower acceptance is flagged.
     low_acceptance: ClassVar[float] = MIN_MOVE_ACCEPTANCE
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
@@ -114,15 +114,15 @@ class Adaptive:
     def advance(
         self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
     ) -> Tally:
-        """One move of all particles, and a better step size."""
+        """One move of all particles, and the step size tuned by it."""
         raise NotImplementedError
 
     def first_step_size(self) -> Array | float:
-        """The step size to begin with."""
+        """The step size of the first move."""
         raise NotImplementedError
 
     def most_moves(self, dimension: int) -> Array | int:
-        """Moves at most."""
+        """The largest number of moves."""
         raise NotImplementedError
 
     def tuned(self, step_size: Array | float, num_moves: Array | int) -> Self:
@@ -130,11 +130,11 @@ class Adaptive:
         raise NotImplementedError
 
     def roaming(self, dimension: int) -> Self:
-        """As many moves as there may be, to see whether the particles drift."""
+        """The largest number of moves, to detect a drift of the particles."""
         return self.tuned(self.first_step_size(), self.most_moves(dimension))
 
     def falling(self) -> Self:
-        """A few moves, for particles that need only fall towards the highest mode in reach."""
+        """A few moves, for quenching: particles only need to climb to the nearest mode."""
         return self.tuned(self.first_step_size(), 3)
 
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
@@ -143,7 +143,7 @@ class Adaptive:
         tally = first = self.begin(self.start(cloud.position, path, power))
 
         def body(index: Array, tally: Tally) -> Tally:
-            # The islands' moves are drawn together, by the key of the first.
+            # The key of the first island draws the moves of all islands.
             moved = self.advance(keys[0], index, tally, setting, path, power)
             return confined(path, tally, moved).noted(index, num_moves)
 
@@ -161,9 +161,9 @@ class Adaptive:
         population: Cloud,
         length: int,
     ) -> tuple[Array, Any, Any]:
-        """Chains of a fixed length from all particles, and every state of them as a particle.
+        """Chains of a fixed length from all particles; every state becomes a particle.
 
-        The metric comes from the population, which is larger than the cloud that moves.
+        The metric comes from ``population``, which is larger than the cloud that moves.
         """
         setting = self.setting(cloud, population)
         first = self.begin(self.start(cloud.position, path, power))
@@ -180,11 +180,11 @@ class Adaptive:
         return joined(states), info, tuned
 
     def setting(self, cloud: Cloud, population: Cloud) -> Setting:
-        """The metric, and who has weight."""
+        """The metric, and which particles have weight."""
         return Setting(others_scale(population, dense=self.dense), jnp.isfinite(cloud.log_weight))
 
     def begin(self, state: Any) -> Tally:
-        """Before the first move."""
+        """The tally before the first move."""
         one = jnp.ones(())
         middle = state.position, state.log_density
         return Tally(state, one * self.first_step_size(), 0 * one, 0 * one, middle)
@@ -192,16 +192,16 @@ class Adaptive:
     def conclude(
         self, first: Tally, last: Tally, num_moves: Array, setting: Setting
     ) -> tuple[AdaptiveInfo, Self]:
-        """How the moves went, and the mover for the next power."""
+        """The info of the moves, and the mover for the next power."""
         start, end, alive = first.state, last.state, setting.alive
-        # Coordinates and densities side by side, so that this is compiled once.
+        # Log densities are one more coordinate, so that ``memory`` is compiled once.
         before = _beside(start.position, start.log_density)
         after = _beside(end.position, end.log_density)
         found = memory(before, _beside(*last.middle), after, alive, num_moves)
         correlation, lingering = (jnp.maximum(jnp.mean(m[:-1]), m[-1]) for m in found)
         needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(lingering, 0.01, 0.99))
         most = self.most_moves(start.position.shape[-1])
-        # Two at least where anything is left to forget: one tells nothing of how it fades.
+        # At least two moves if correlation is left: one move cannot show how it decays.
         least = jnp.where(correlation > self.decorrelated, 2, 1)
         needed = jnp.clip(jnp.ceil(needed), jnp.minimum(least, most), most).astype(num_moves.dtype)
         acceptance, divergent = last.acceptance / num_moves, last.divergent / num_moves
@@ -213,15 +213,15 @@ class Adaptive:
 
 
 def joined(states: Array) -> Array:
-    """States of chains, states x islands x chains x ..., as islands x particles x ..."""
+    """Reshape states of chains, states x islands x chains x ..., to islands x particles x ..."""
     ordered = jnp.moveaxis(states, 0, 2)
     return ordered.reshape(ordered.shape[0], -1, *ordered.shape[3:])
 
 
 def others_scale(cloud: Cloud, *, dense: bool) -> Array:
-    """For each island a square root of the covariance of particles that are not its own.
+    """For each island a square root of the covariance of particles of other islands.
 
-    Even islands take it from the odd ones, and odd from even; a single island has only itself.
+    Even islands use the odd ones, odd islands the even ones; a single island uses itself.
     """
     num_islands = cloud.position.shape[0]
     if num_islands == 1:
@@ -239,13 +239,13 @@ def others_scale(cloud: Cloud, *, dense: bool) -> Array:
 def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
     """A square root of the covariance of all particles.
 
-    Where the N effective particles are fewer than four for each of D dimensions it is shrunk
-    towards its diagonal, to which it gives the weight D / (N + D). It is not where they suffice:
-    the narrow directions of a strongly correlated posterior would be lost.
+    With N effective particles and D dimensions, the covariance is shrunk towards its diagonal if
+    N < 4 D; the diagonal has the weight D / (N + D). With more particles it is not shrunk, because
+    shrinkage would lose the narrow directions of a strongly correlated posterior.
     """
     dimension = cloud.position.shape[-1]
     position = cloud.position.reshape(-1, dimension)
-    # Islands count alike, whatever their evidence; within one, particles by their weight.
+    # All islands have the same total weight; particles within an island have their weights.
     usable = jnp.isfinite(cloud.log_weight)
     share = jax.nn.softmax(jnp.where(usable, cloud.log_weight, -jnp.inf), axis=1)
     share = jnp.where(usable, share, 0.0).reshape(-1)
@@ -256,7 +256,7 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
     if not dense:
         return jnp.sqrt(variance)
     covariance = (centred * share[:, None]).T @ centred
-    # Copies that resampling made count once.
+    # Copies from resampling count once.
     distinct = 1 + jnp.sum(jnp.diff(jnp.sort(position[:, 0])) > 0)
     effective = jnp.minimum(1.0 / jnp.sum(share**2), distinct)
     few = effective < ENOUGH_PARTICLES * dimension
@@ -267,11 +267,11 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
 
 
 def remembered(alive: Array, start: Array, *later: Array) -> Array:
-    """Correlation of values at later times with those before, without its sign.
+    """Absolute correlation of the values at later times with those at the start.
 
     Returns one row for each time, one column for each coordinate.
     """
-    # All in two products of a vector and a matrix: a sum for each takes far longer to compile.
+    # Two vector-matrix products for all sums: separate sums take far longer to compile.
     num_times, dimension = len(later), start.shape[-1]
     weight = (alive / jnp.sum(alive)).reshape(-1)
     values = jnp.concatenate([start, *later], axis=-1)
@@ -287,16 +287,15 @@ def remembered(alive: Array, start: Array, *later: Array) -> Array:
 def memory(
     start: Array, middle: Array, end: Array, alive: Array, num_moves: Array
 ) -> tuple[Array, Array]:
-    r"""What the particles still know of their start, and how much of that more moves would take.
+    r"""Correlation of the particles with their start, and the part that decays with more moves.
 
-    Over m moves the correlation of a coordinate is taken to fall from 1 as
+    The correlation of a coordinate after m moves is modelled as
 
-    .. math:: c_m = c_\infty + (1 - c_\infty) \rho^m,
+    .. math:: c_m = c_\infty + (1 - c_\infty) \rho^m.
 
-    so that c after half of the moves and c after all of them tell rho^m, whatever remains in the
-    end. Few moves cannot tell what fades slowly from what stays: of a coordinate that fades at two
-    rates the faster one counts. Returns c_m and rho^m of each coordinate, the second at most the
-    first.
+    Then c after half of the moves and c after all moves determine rho^m, for any c_infinity. Few
+    moves cannot distinguish slow decay from no decay: if a coordinate decays at two rates, the
+    faster rate is found. Returns c_m and rho^m of each coordinate; rho^m is at most c_m.
     """
     half, whole = remembered(alive, start, middle, end)
     first = jnp.maximum(num_moves // 2, 1)
@@ -304,8 +303,8 @@ def memory(
     moved = half < 1 - 1e-9
     ratio = jnp.where(moved, (half - whole) / jnp.where(moved, 1 - half, 1.0), second)
     ratio = jnp.clip(ratio, 0.0, 0.999 * second)
-    # ratio = x (1 - x^k) / (1 - x), with x = rho^first and k = second: x itself where the halves
-    # are alike, k = 1.
+    # Solve ratio = x (1 - x^k) / (1 - x) for x = rho^first, with k = second; for equal halves
+    # (k = 1) x is the ratio.
     share = jnp.minimum(ratio, 0.999)
     for _ in range(5):
         share = jnp.minimum(ratio * (1 - share) / (1 - share**second), 0.999)
@@ -319,11 +318,11 @@ def _beside(position: Array, log_density: Array) -> Array:
 
 
 def _centred(values: Array, mean: Array) -> Array:
-    """Deviations from the mean; where all values are equal none is left by rounding."""
+    """Deviations from the mean; those at the level of rounding are set to zero."""
     deviation = values - mean
     return jnp.where(jnp.abs(deviation) > 1e-12 * jnp.abs(mean), deviation, 0.0)
 
 
 def pooled(values: Array, alive: Array) -> Array:
-    """Average over the particles of all islands that have weight."""
+    """Average over all particles with weight, of all islands."""
     return jnp.sum(jnp.where(alive, jnp.nan_to_num(values), 0.0)) / jnp.sum(alive)

@@ -1,4 +1,4 @@
-"""Movers: how the annealing core moves particles at one power, and tunes itself doing so."""
+"""Movers: a repeated kernel, no move at all, and HMC that tunes itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from weighbridge.estimators.annealing.path import Path
 from weighbridge.models.targets.density import Target
 from weighbridge.sampling.kernels.hmc import HMC, evaluate
 
-# Up to so many coordinates islands that share their rows are one population to the compiler: with
-# two axes of particles, whose gradients over rows it compiles badly, a run of SMC takes three times
-# as long (benchmarks/results/blocks.md). With many coordinates a metric for each particle takes
-# memory.
+# Up to this many coordinates, the particles of islands that share their rows are compiled as one
+# axis. With two axes the gradients over rows compile badly, and SMC takes three times as long
+# (benchmarks/results/blocks.md). With more coordinates, one metric for each particle would need too
+# much memory.
 FLAT_UP_TO = 12
-# Moves of a second look: enough to see a drift, and to fall into a mode.
+# Moves of a second look: enough to detect a drift, and to reach a mode by quenching.
 ROAMING_MOVES = 8
 FALLING_MOVES = 5
 FALLING_LEAPFROG = 3
@@ -34,8 +34,8 @@ FALLING_LEAPFROG = 3
 def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any = None) -> Any:
     """Call ``function(target, own, ...)`` for every particle of every island.
 
-    Arguments have islands and particles as their first axes. The target is the island's own, and
-    so is ``own``, whose first axis is the island.
+    Arguments have islands and particles as their first axes. The target belongs to the island, and
+    so does the entry of ``own``, whose first axis is the island.
     """
     by_rows = path.model.log_likelihood is not None
     apart = bool(jax.tree_util.tree_leaves(path.axes))
@@ -51,7 +51,7 @@ def over_islands(function: Any, *args: Any, path: Path, power: Array, own: Any =
 
 
 def _over_all(function: Any, own: Any, args: tuple[Any, ...]) -> Any:
-    """Call ``function(own, ...)`` for all particles as if they were of one island."""
+    """Call ``function(own, ...)`` for all particles, with islands and particles as one axis."""
     shape = jax.tree_util.tree_leaves(args)[0].shape[:2]
     args = jax.tree_util.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), args)
     each = jax.tree_util.tree_map(lambda leaf: jnp.repeat(leaf, shape[1], axis=0), own)
@@ -67,7 +67,7 @@ def particle_keys(keys: Array, num_particles: int) -> Array:
 
 
 def average(info: Any, counted: Array) -> Any:
-    """Average of every leaf over the particles that count."""
+    """Average of every leaf over the particles in ``counted``."""
     total = jnp.maximum(jnp.sum(counted, axis=1), 1)
     return jax.tree_util.tree_map(
         lambda leaf: jnp.sum(jnp.where(counted, jnp.nan_to_num(leaf), 0.0), axis=1) / total, info
@@ -81,14 +81,14 @@ def average(info: Any, counted: Array) -> Any:
 )
 @dataclass(frozen=True)
 class Repeat:
-    """A kernel, applied a fixed number of times, with steps for the rows that are in.
+    """A kernel that is applied a fixed number of times, with step sizes for the number of rows.
 
     Attributes:
         kernel: with step sizes for one row.
         num_moves: how often it is applied.
-        rows_past: at power lambda the kernel is rescaled to variances
+        rows_past: number of past rows. At power lambda the kernel is rescaled to variances
             1 / (rows_past + lambda rows_chunk).
-        rows_chunk: see above.
+        rows_chunk: number of rows of the chunk.
     """
 
     kernel: Kernel
@@ -119,7 +119,7 @@ class Repeat:
 
         each = particle_keys(keys, cloud.position.shape[1])
         moved, info = over_islands(move_one, each, cloud.position, path=path, power=power)
-        # Moves that will be undone say nothing about the others.
+        # Diverged moves will be undone: leave them out of the average.
         stable = stable_moves(path, power, cloud.position, moved)
         permitted = path.permits(cloud.position, moved)
         moved = jnp.where(permitted[..., None], moved, cloud.position)
@@ -134,7 +134,7 @@ class Stay:
     adjusted: ClassVar[bool] = True
 
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
-        """Every particle stays where it is."""
+        """The positions, unchanged."""
         return cloud.position, (), self
 
 
@@ -154,29 +154,31 @@ class Stay:
 )
 @dataclass(frozen=True)
 class AdaptiveHMC(Adaptive):
-    r"""HMC that takes its metric from the particles and moves until they have forgotten.
+    r"""HMC with a metric from the particles, and with enough moves to decorrelate them.
 
     The metric of an island is the covariance of particles of other islands, shrunk towards its
-    diagonal: an island that moved by a metric of its own would not leave its target invariant.
-    In the metric's coordinates a trajectory is about a quarter turn, of varying length; where the
-    target has a guide (see ``Target.guide``) it follows that. The step
-    size follows the acceptance from move to move. The number of moves is what at the power before
-    would have taken the correlation with the start to ``decorrelated``, or to where it falls no
-    further: decided beforehand, because to stop when the particles look right is to choose them.
+    diagonal. A metric from the island's own particles would not leave its target invariant.
+    In the coordinates of the metric a trajectory is about a quarter turn, of varying length. If the
+    target has a guide (see ``Target.guide``), the trajectory follows the guide. The step size is
+    tuned to the acceptance after each move. The number of moves is the number that, at the previous
+    power, would have lowered the correlation with the start to ``decorrelated``, or to its limit if
+    that is higher. It is fixed before the moves: stopping when the particles look right would
+    select particles and cause a bias.
     Buchholz, Chopin & Jacob (2021), Bayesian Analysis 16:745-771.
 
     Attributes:
         step_size: leapfrog step in units of the particles' spread.
-        num_moves: moves at the next power.
+        num_moves: number of moves at the next power.
         trajectory: length of a trajectory, in units of the particles' spread.
-        target_acceptance: acceptance that the step size is tuned to.
-        max_moves: moves at most.
-        decorrelated: correlation to reach, of what fades; less makes more moves.
-        max_leapfrog: steps of a trajectory at most. Where the step must be so small, as between
-            separate modes, longer trajectories cost more than they bring.
-        spread: each particle takes steps shorter by a factor between 1 and e^-spread, drawn anew
-            for each move; more than 0 reaches where the density is narrower than elsewhere.
-        dense: whether the metric is a matrix or a diagonal.
+        target_acceptance: acceptance to which the step size is tuned.
+        max_moves: largest number of moves.
+        decorrelated: correlation to reach, of the part that decays; a smaller value means more
+            moves.
+        max_leapfrog: largest number of steps of a trajectory. If the step must be very small, as
+            between separate modes, longer trajectories cost more than they gain.
+        spread: the step size of each particle is multiplied by a random factor between e^-spread
+            and 1 in each move; a value above 0 helps where the density is narrower than elsewhere.
+        dense: whether the metric is a full matrix or a diagonal.
     """
 
     step_size: Array | float = 0.5
@@ -217,8 +219,8 @@ class AdaptiveHMC(Adaptive):
         scale, alive = setting
         state, info = over_islands(step, uniform, state, path=path, power=power, own=scale)
         acceptance = pooled(info.acceptance, alive)
-        # Shorter steps do not make up for what a guide that differs from the target costs: of
-        # energies that differ by a variance of 2 s^2 a share of erfc(s / 2) is accepted.
+        # If the guide differs from the target, some moves are rejected at any step size: with an
+        # energy difference of variance 2 s^2 the acceptance is erfc(s / 2).
         wanted = self.target_acceptance * erfc(0.5 * jnp.sqrt(path.target(power).guide_noise()))
         step_size = step_size * jnp.exp(acceptance - wanted)
         return Tally(
@@ -230,11 +232,11 @@ class AdaptiveHMC(Adaptive):
         )
 
     def first_step_size(self) -> Array | float:
-        """As it was tuned so far."""
+        """The tuned step size."""
         return self.step_size
 
     def most_moves(self, dimension: int) -> Array | int:
-        """In any dimension."""
+        """The largest number of moves, in any dimension."""
         return self.max_moves
 
     def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveHMC:
@@ -242,14 +244,14 @@ class AdaptiveHMC(Adaptive):
         return replace(self, step_size=step_size, num_moves=num_moves)
 
     def roaming(self, dimension: int) -> AdaptiveHMC:
-        """Moves with steps of many lengths, which reach where the usual ones may not."""
+        """Moves with steps of many sizes, which reach regions that the usual moves may miss."""
         num_moves = np.minimum(np.asarray(self.max_moves), ROAMING_MOVES)
         return replace(self, num_moves=num_moves, spread=3.0)
 
     def falling(self) -> AdaptiveHMC:
-        """Short moves: the way down is not to be forgotten, only to be found."""
+        """A few short moves, for quenching: particles need not decorrelate."""
         moves, leapfrog = FALLING_MOVES, FALLING_LEAPFROG
-        # All of them at every power, however much is forgotten: there is a way to go.
+        # A tiny ``decorrelated`` keeps the number of moves at its maximum at every power.
         return replace(
             self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog, decorrelated=1e-9
         )

@@ -1,4 +1,4 @@
-"""What moves particles at one power of a path, and which of their moves count."""
+"""The protocol of movers, which move particles at one power of a path; diverged moves."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ DIVERGENCE = 1000.0
 
 @runtime_checkable
 class Mover(Protocol):
-    """How particles are moved at one power; a pytree that carries its own tuning.
+    """Moves the particles at one power; a pytree that contains its tuning.
 
-    A mover whose moves all have an accept test says so by a class attribute ``adjusted``: they
-    need no check for runaways. One that can keep every state of its chains, for waste-free
-    resampling, has a method ``chain`` too (see ``adaptive.Adaptive``).
+    A mover whose moves all have an accept/reject test has the class attribute ``adjusted = True``:
+    its moves need no check for divergence. A mover that can keep every state of its chains, for
+    waste-free resampling, also has a method ``chain`` (see ``adaptive.Adaptive``).
     """
 
     def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
-        """New positions of all islands, info averaged over particles, and the mover tuned."""
+        """New positions of all islands, info averaged over particles, and the tuned mover."""
         ...
 
 
 def stable_moves(path: Path, power: Array, before: Array, after: Array) -> Array:
-    """Which particles are still in a sensible place after their moves."""
-    # An unstable integrator runs away long before its numbers overflow.
+    """Which particles did not diverge in their moves."""
+    # The density of an unstable integrator falls far long before its numbers overflow.
     fall = power * (chunk_log_likelihoods(path, before) - chunk_log_likelihoods(path, after))
     return jnp.all(jnp.isfinite(after), axis=-1) & (fall < DIVERGENCE)
 
 
 def settle(start: Cloud, moved: Array, stable: Array | None) -> tuple[Cloud, Array, Array]:
-    """Take the moves of particles that have weight, and undo those that ran away.
+    """Accept the moves of particles with weight, and undo those that diverged.
 
     Returns the particles, which of them have moved, and how many were undone in each island.
     """

@@ -1,4 +1,4 @@
-"""Movers that need no gradient, and movers by name."""
+"""Movers without gradients, and movers by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weighbridge.sampling.kernels.metropolis import Metropolis
 from weighbridge.sampling.kernels.parts.dialogue import Lift, Point, Walker, converse
 from weighbridge.sampling.kernels.slice import Slice
 
-# Moves of a kernel that is given as it is, at each power; as in SGAIS.
+# Number of moves at each power of a kernel given by the user, as in SGAIS.
 REPEATED_MOVES = 20
 
 
@@ -33,21 +33,21 @@ REPEATED_MOVES = 20
 )
 @dataclass(frozen=True)
 class AdaptiveWalk(Adaptive):
-    """Moves without gradients, in the metric of the particles, until they have forgotten.
+    """Moves without gradients, in the metric of the particles, enough to decorrelate them.
 
-    Metric and number of moves are found as in ``AdaptiveHMC``; the step size of the kernel is
-    tuned from move to move. All that is asked of the model is its log-likelihood, at many
-    positions at a time.
+    Metric and number of moves are found as in ``AdaptiveHMC``. The step size of the kernel is
+    tuned after each move. The moves only need the log-likelihood of the model, at many positions
+    at a time.
 
     Attributes:
         kernel: ``Metropolis``, ``Slice`` or ``Stretch``, with a step size in units of the
-            particles' spread; ``Stretch`` moves the particles of an island by each other, and
-            is the slowest of them beyond a few dimensions.
-        num_moves: moves at the next power.
+            particles' spread. ``Stretch`` uses the other particles of an island for its proposals;
+            with more than a few dimensions it is the slowest of the three.
+        num_moves: number of moves at the next power.
         decorrelated: correlation to reach.
-        max_moves: moves at most; by default 25 and 5 more for each dimension, for a random walk
-            takes about 3.5 of them for each.
-        dense: whether the metric is a matrix or a diagonal.
+        max_moves: largest number of moves; by default 25 + 5 x dimension, because a random walk
+            needs about 3.5 moves for each dimension.
+        dense: whether the metric is a full matrix or a diagonal.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(50, seed=1)
@@ -72,14 +72,14 @@ class AdaptiveWalk(Adaptive):
     def advance(
         self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
     ) -> Tally:
-        """One move of all particles, all questions answered within the program."""
+        """One move of all particles; the program computes the log density where it is needed."""
         walk = self.propose(key, index, tally, setting)
         walk = converse(walk, partial(evaluate, path, power), self.lift)
         return self.settle(walk, tally, setting)
 
     @property
     def lift(self) -> Lift:
-        """Maps a function of one move over islands, and over particles that move by themselves."""
+        """Maps a function of one move over islands and, except for ensembles, over particles."""
         return jax.vmap if self.kernel.ensemble else lambda call: jax.vmap(jax.vmap(call))
 
     def propose(self, key: Array, index: Array, tally: Tally, setting: Setting) -> Any:
@@ -98,7 +98,7 @@ class AdaptiveWalk(Adaptive):
         return jax.vmap(island)(setting.scale, uniform, point)
 
     def settle(self, walk: Any, tally: Tally, setting: Setting) -> Tally:
-        """End a move that has no question left, and tune the step size by it."""
+        """End a move that needs no more values, and tune the step size."""
         point, info = self.lift(lambda walk: walk.finish())(walk)
         mean = jax.tree_util.tree_map(lambda leaf: pooled(leaf, setting.alive), info)
         kernel = replace(self.kernel, step_size=tally.step_size)  # type: ignore[type-var]
@@ -107,12 +107,12 @@ class AdaptiveWalk(Adaptive):
         return Tally(point, tuned.step_size, acceptance, tally.divergent, tally.middle)
 
     def first_step_size(self) -> Array | float:
-        """As it was tuned so far."""
+        """The tuned step size."""
         step_size: Array | float = self.kernel.step_size
         return step_size
 
     def most_moves(self, dimension: int) -> Array | int:
-        """The default grows with the dimension, as the time of a random walk does."""
+        """The default grows with the dimension, as a random walk requires."""
         return 25 + 5 * dimension if self.max_moves is None else self.max_moves
 
     def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveWalk:
@@ -122,7 +122,7 @@ class AdaptiveWalk(Adaptive):
 
 
 def evaluate(path: Path, power: Array, position: Array) -> Point:
-    """The density of every particle of every island, with the chunk's log-likelihood as a note."""
+    """The log density of every particle; the note of a point is the chunk's log-likelihood."""
 
     def at(path: Path, position: Array) -> Point:
         parameters, log_density = path.model.transform(position)
@@ -161,7 +161,7 @@ Moves = str | Kernel | Mover
 
 
 def check_moves(moves: object) -> None:
-    """Refuse what is no mover, no kernel and no name of one."""
+    """Refuse anything but a mover, a kernel or the name of a mover."""
     if isinstance(moves, str) and moves not in MOVES:
         raise MethodError(f"There are no moves {moves!r}; there are {list(MOVES)}.")
     if moves is not None and not isinstance(moves, str | Kernel | Mover):
@@ -171,7 +171,7 @@ def check_moves(moves: object) -> None:
         )
     if isinstance(moves, Kernel) and moves.ensemble:
         raise MethodError(
-            'Stretch moves particles by each other: use moves="stretch", or '
+            'Stretch needs the other particles for its proposals: use moves="stretch", or '
             "wb.AdaptiveWalk(wb.Stretch(...))."
         )
 
@@ -184,11 +184,11 @@ def choose_mover(
     on_host: bool,
     default: AdaptiveHMC = DEFAULT_MOVES,
 ) -> Mover:
-    """The mover for a model: by name, a kernel repeated, itself, or a method's default.
+    """The mover for a model: by name, a repeated kernel, a mover itself, or the default.
 
-    By default on the host, where there is no gradient, a random walk. Movers by name go on for as
-    long as the default does. A kernel has step sizes for one row, and is rescaled to the rows that
-    are in.
+    The default for a likelihood in plain Python, which has no gradient, is a random walk. Movers by
+    name have the same ``decorrelated`` as the default. A kernel has step sizes for one row, and is
+    rescaled to the number of rows.
     """
     if moves is None:
         moves = "random_walk" if on_host else default
@@ -216,7 +216,7 @@ def needs_gradient(mover: Mover) -> bool:
 
 
 def require_walkers(mover: Mover, num_particles: int, dimension: int) -> None:
-    """Refuse an ensemble too small to leave its own plane."""
+    """Refuse an ensemble with too few particles: its moves would stay in a subspace."""
     ensemble = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
     if ensemble and num_particles < 2 * dimension + 2:
         raise MethodError(

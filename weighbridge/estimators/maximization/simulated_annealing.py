@@ -1,4 +1,4 @@
-"""Simulated annealing, and the climb from where it ends to the top of the hill."""
+"""Simulated annealing, followed by local optimisation."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from scipy.optimize import minimize
 
 from weighbridge.core.errors import ModelError
 
-# At the end of the annealing differences of so many nats still count.
+# Temperature at the end of the annealing (nats).
 LAST_TEMPERATURE = 0.01
 WANTED_ACCEPTANCE = 0.3
-# Optima within so many nats of each other are the same.
-SAME = 1e-3
+# Optima whose heights differ by less than this (nats) count as the same.
+SAME_OPTIMUM = 1e-3
 
 Height = Callable[[np.ndarray], np.ndarray]
 Slope = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class Problem(NamedTuple):
-    """A function of unconstrained vectors to be maximised.
+    """A function of unconstrained vectors that is to be maximised.
 
     Attributes:
-        height: of each of a stack of vectors.
-        reference: log density that the annealing begins from, the prior.
-        slope: height and gradient at one vector; None where there is none.
-        curvature: matrix of second derivatives at one vector.
+        height: its values at several vectors.
+        reference: log density at high temperature: the prior.
+        slope: value and gradient at one vector; None if there is no gradient.
+        curvature: matrix of second derivatives at one vector; None if there is none.
     """
 
     height: Height
@@ -45,10 +45,10 @@ def anneal(
     num_steps: int,
     seed: int,
 ) -> np.ndarray:
-    """The best position that each start has seen while it cooled.
+    """The best position that each start has visited during the cooling.
 
-    Hot, it is the prior that is sampled, and not the flat space: without a density that holds them
-    together walkers would be lost before it is cold.
+    At high temperature the target is the prior, not a flat density: without the prior, walkers
+    could drift arbitrarily far before they are cold.
     """
     generator = np.random.default_rng(seed)
     at_draws = _defined(problem.height(draws))
@@ -66,7 +66,7 @@ def anneal(
     step = np.ones(num_starts)
     for index in range(num_steps):
         temperature = first * (LAST_TEMPERATURE / first) ** ((index + 1) / num_steps)
-        # Steps of many lengths: one that has cooled in a poor place may still leap.
+        # Steps of many lengths, so that a walker in a poor optimum can still leave it.
         length = step * np.exp(generator.normal(size=num_starts))
         noise = _directions(generator, position.shape)
         proposed = position + length[:, None] * scale * noise
@@ -84,7 +84,10 @@ def anneal(
 
 
 def _directions(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Normal numbers, for half of the starts in one coordinate only: hills often lie in rows."""
+    """Normal numbers; for half of the starts only in one coordinate.
+
+    Optima often differ in one coordinate only.
+    """
     noise = generator.normal(size=shape)
     one = np.arange(shape[1]) == generator.integers(shape[1], size=shape[0])[:, None]
     alone = generator.uniform(size=(shape[0], 1)) < 0.5
@@ -96,29 +99,29 @@ def _defined(heights: np.ndarray) -> np.ndarray:
 
 
 def _difference(there: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """How much higher; from nowhere every place is."""
+    """The difference of two heights; +inf where the current height is not finite."""
     known = np.isfinite(here)
     return np.where(known, there - np.where(known, here, 0.0), np.inf)
 
 
 def polish(problem: Problem, position: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, float]:
-    """Climb from a position to the top of its hill."""
+    """Local optimisation from a position: L-BFGS, and Nelder-Mead if that is not possible."""
     start = float(_defined(problem.height(position[None]))[0])
     ends = [(position, start)]
     if problem.slope is not None:
-        ends.append(_climb(problem, problem.slope, position, scale))
+        ends.append(_lbfgs(problem, problem.slope, position, scale))
     if problem.slope is None or not math.isfinite(ends[-1][1]) or ends[-1][1] < start:
-        ends.append(_tumble(problem, position, scale))
+        ends.append(_nelder_mead(problem, position, scale))
     return max(ends, key=lambda end: end[1])
 
 
-def _climb(
+def _lbfgs(
     problem: Problem,
     slope: Slope,
     position: np.ndarray,
     scale: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """By L-BFGS, in units of the scale."""
+    """L-BFGS, in units of the scale."""
 
     def downhill(place: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = slope(place * scale)
@@ -132,8 +135,10 @@ def _climb(
     return end, float(_defined(problem.height(end[None]))[0])
 
 
-def _tumble(problem: Problem, position: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, float]:
-    """By Nelder and Mead, begun again while that helps, as the simplex may collapse."""
+def _nelder_mead(
+    problem: Problem, position: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Nelder-Mead, restarted while that helps, because the simplex may collapse."""
     end, top = position, float(_defined(problem.height(position[None]))[0])
     for _ in range(3):
         found = minimize(
@@ -144,6 +149,6 @@ def _tumble(problem: Problem, position: np.ndarray, scale: np.ndarray) -> tuple[
         )
         gained = -float(found.fun) - top
         end, top = np.asarray(found.x) * scale, -float(found.fun)
-        if not gained > SAME:
+        if not gained > SAME_OPTIMUM:
             break
     return end, top

@@ -1,4 +1,4 @@
-"""What values can be drawn from: a distribution, the prior of a model, a box."""
+"""Domains of integration: a distribution, the prior of a model, or a box."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 
 
-class Drawable(Protocol):
-    """What values can be drawn from, and how dense they are."""
+class Domain(Protocol):
+    """A domain of integration: it draws values and has a density."""
 
     @property
     def dimension(self) -> int:
-        """How many uniform numbers make a value."""
+        """Number of uniform numbers that are needed for one value."""
         ...
 
     def draw(self, key: Array, num: int) -> Any:
@@ -37,18 +37,18 @@ class Drawable(Protocol):
         ...
 
     def log_measure(self, value: Any) -> Array:
-        """Log of what integrals are taken with: the density, or for a box the volume itself."""
+        """Log density of the measure of the integral: the density itself, or 1 inside a box."""
         ...
 
 
-class One(NamedTuple):
+class SingleDistribution(NamedTuple):
     """A single distribution."""
 
     distribution: Any
 
     @property
     def dimension(self) -> int:
-        """All numbers of a value."""
+        """Number of entries of a value."""
         return int(np.prod(self.distribution.shape(), dtype=int))
 
     def draw(self, key: Array, num: int) -> Any:
@@ -56,7 +56,7 @@ class One(NamedTuple):
         return self.distribution.sample(key, (num,))
 
     def from_uniform(self, points: np.ndarray) -> Any:
-        """By the inverse of the distribution function."""
+        """Values from points of the unit cube, by the inverse distribution function."""
         return jax.vmap(lambda point: _inverse(self.distribution, point, ""))(jnp.asarray(points))
 
     def log_density(self, value: Any) -> Array:
@@ -64,7 +64,7 @@ class One(NamedTuple):
         return jnp.sum(self.distribution.log_prob(value))
 
     def log_measure(self, value: Any) -> Array:
-        """The density."""
+        """Log density at one value."""
         return self.log_density(value)
 
 
@@ -75,7 +75,7 @@ class Prior(NamedTuple):
 
     @property
     def dimension(self) -> int:
-        """All numbers of the parameters."""
+        """Number of entries of all parameters."""
         return sum(int(np.prod(site.shape, dtype=int)) for site in self.model.sites)
 
     def draw(self, key: Array, num: int) -> Any:
@@ -84,7 +84,7 @@ class Prior(NamedTuple):
         return jax.vmap(lambda key: self.model.transform(self.model.draw(key))[0])(keys)
 
     def from_uniform(self, points: np.ndarray) -> Any:
-        """One parameter after the other, each given those before."""
+        """Parameters in their order, each given those before it."""
 
         def invert(point: Array) -> Any:
             parameters: dict[str, Array] = {}
@@ -98,23 +98,23 @@ class Prior(NamedTuple):
         return jax.vmap(invert)(jnp.asarray(points))
 
     def log_density(self, value: Any) -> Array:
-        """Log density of the parameters themselves."""
+        """Log density of the parameters, in constrained space."""
         return sum(self.model.log_priors(value).values(), jnp.zeros(()))
 
     def log_measure(self, value: Any) -> Array:
-        """The density."""
+        """Log density at one value."""
         return self.log_density(value)
 
 
 class Box(NamedTuple):
-    """A box: its density is one, so that expectations are integrals."""
+    """A box with the measure 1 inside, so that expectations are integrals over the box."""
 
     low: np.ndarray
     high: np.ndarray
 
     @property
     def dimension(self) -> int:
-        """Sides of the box."""
+        """Number of sides."""
         return len(self.low)
 
     def draw(self, key: Array, num: int) -> Any:
@@ -122,15 +122,15 @@ class Box(NamedTuple):
         return self.from_uniform(jax.random.uniform(key, (num, self.dimension)))
 
     def from_uniform(self, points: Any) -> Any:
-        """Points of the unit cube, stretched."""
+        """Points of the unit cube, scaled to the box."""
         return self.low + (self.high - self.low) * jnp.asarray(points)
 
     def log_density(self, value: Any) -> Array:
-        """Evenly, one over the volume."""
+        """Log density of the uniform distribution: minus the log volume inside the box."""
         return self.log_measure(value) - jnp.sum(jnp.log(self.high - self.low))
 
     def log_measure(self, value: Any) -> Array:
-        """One inside, nothing outside."""
+        """0 inside the box, -inf outside."""
         inside = jnp.all((value >= self.low) & (value <= self.high))
         return jnp.where(inside, 0.0, -jnp.inf)
 
@@ -139,14 +139,18 @@ def _no_likelihood(parameters: Any) -> float:
     return 0.0
 
 
-def drawable(what: Any, name: str) -> Drawable:
-    """What a user gave to draw from, by the name of the argument.
+def domain_of(what: Any, name: str) -> Domain:
+    """The domain that a user gave.
 
-    >>> drawable([(0, 1), (-1, 1)], "over").dimension
+    Args:
+        what: a distribution, a mapping, a model or a box.
+        name: name of the argument, for error messages.
+
+    >>> domain_of([(0, 1), (-1, 1)], "over").dimension
     2
     """
     if isinstance(what, dist.Distribution):
-        return One(what)
+        return SingleDistribution(what)
     if isinstance(what, Model):
         return Prior(what)
     if isinstance(what, Mapping):
@@ -156,7 +160,7 @@ def drawable(what: Any, name: str) -> Drawable:
         if box.ndim == 2 and box.shape[1] == 2 and box.size and np.all(box[:, 0] < box[:, 1]):
             if not np.all(np.isfinite(box)):
                 raise MethodError(
-                    f"The box {what!r} has no end: give a distribution, or a proposal."
+                    f"The box {what!r} is infinite: give a distribution, or a proposal."
                 )
             return Box(box[:, 0], box[:, 1])
     raise MethodError(
@@ -166,7 +170,7 @@ def drawable(what: Any, name: str) -> Drawable:
 
 
 def _inverse(distribution: Any, point: Array, name: str) -> Array:
-    """The value at which the distribution function is so high; independent numbers only."""
+    """The inverse distribution function at a point; only for independent entries."""
     point = point.reshape(distribution.shape())
     if isinstance(distribution, dist.MultivariateNormal):
         turned = jnp.einsum("...ij,...j", distribution.scale_tril, ndtri(point))
