@@ -15,8 +15,8 @@ from weighbridge.estimators.sgais import bridge_rows
 from weighbridge.estimators.sgais import run as sgais_run
 from weighbridge.estimators.sgais.streamed import StreamedRun
 
-OF_THE_PATH = "the bias this may cause in the path's log evidence, which is in the path's error"
-OF_THE_BRIDGE = "of an answer by the bridge the noise of its own batches is in the error"
+OF_THE_PATH = "the path's error includes the bias that this may cause in the path's log evidence"
+OF_THE_BRIDGE = "the error of an answer by the bridge includes the noise of the bridge's batches"
 
 
 def squares(p, row):

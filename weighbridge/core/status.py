@@ -1,4 +1,4 @@
-"""What a user should know before trusting a result."""
+"""Flags of a result: what a user should know before trusting it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weighbridge.core.pickling import member_by_name
 
 
 class Status(enum.Enum):
-    """What a user should know before trusting a result; each member carries its remedy.
+    """Flags of a result: what a user should know before trusting it, and the remedy.
 
     >>> Status.DIVERGED.remedy.startswith("Use a smaller step size")
     True
@@ -18,90 +18,90 @@ class Status(enum.Enum):
     OK = ("ok", "nothing unusual was seen", "None needed.")
     INTERRUPTED = (
         "interrupted",
-        "this is what there was when the run was stopped: fewer rows (num_observations), a path "
-        "that is not at its end (diagnostics['power_reached'] below 1: not the evidence, and "
-        "without an error), or an answer that was not checked",
-        "Run it again, and let it end.",
+        "the run was stopped early, and the result covers what it had done: fewer rows "
+        "(num_observations), a path that has not reached its end (diagnostics['power_reached'] "
+        "below 1: this is not the evidence, and has no error), or an answer that was not checked",
+        "Run it again without interrupting it.",
     )
     ERROR_UNKNOWN = (
         "error unknown",
         "the error of the log evidence cannot be stated",
-        "Run four or more islands (num_islands=16), and not SGAIS.published() or "
-        "SequentialSGMCMC, whose bias no spread over islands shows.",
+        "Run four or more islands (num_islands=16). Do not use SGAIS.published() or "
+        "SequentialSGMCMC: the spread over islands does not show their bias.",
     )
     ROUNDED = (
         "lost in rounding",
         "the log evidence is so large that double precision rounds it by more than a hundredth of "
-        "a nat: what smaller terms tell is lost, and models cannot be compared by it beyond the "
-        "standard error, which has the rounding in it",
+        "a nat; smaller terms are lost, and models can be compared only up to the standard error, "
+        "which includes the rounding error",
         "Look for rows or columns with huge values (diagnostics['largest_value'] names one): "
         "correct them, leave them out, or rescale the column (subtract its mean and divide by its "
         "standard deviation).",
     )
     TOO_FEW_MOVES = (
         "moves forget too little",
-        "particles still knew where they had started after the moves of most steps, as they do "
-        "where there are many more parameters than the moves can follow: islands may then share "
-        "a bias, and the log evidence is likely to be too low by more than its error",
+        "in most annealing steps the particles were still correlated with their start after the "
+        "moves, which happens when there are many parameters; the islands may then share a bias, "
+        "and the log evidence is probably too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
         "(num_particles), or a model with fewer parameters.",
     )
     HEATED = (
         "heated",
-        "mini-batch noise heats the particles, and the bias this causes in the log evidence "
-        "exceeds its spread",
-        "Use a smaller step size in the kernel or a larger batch_size; the estimated bias is "
-        "part of the standard error.",
+        "mini-batch noise heats the particles, and the resulting bias of the log evidence is "
+        "larger than its spread",
+        "Use a smaller step size in the kernel or a larger batch_size. The estimated bias is "
+        "included in the standard error.",
     )
     MASS_MISSED = (
         "mass missed by the path",
-        "a mode holds more evidence than the path found there; the answer and the posterior are by "
-        "importance sampling in that mode, and by the path elsewhere",
-        "Look at diagnostics['path_log_evidence'] and ['quenched_log_evidence']; other such modes "
-        "may exist. Check whether such a mode is meant: a prior that contradicts the data makes "
-        "one, and so does a narrow peak of the likelihood. Tighten the prior around what is meant.",
+        "a mode holds more evidence than the path found there; in that mode, the answer and the "
+        "posterior come from importance sampling, elsewhere from the path",
+        "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
+        "more such modes. Check whether the mode is intended: a prior that contradicts the data "
+        "can create one, and so can a narrow peak of the likelihood. If not, tighten the prior.",
     )
     FLAT = (
         "flat likelihood",
-        "the log-likelihood was the same at every prior draw: either the data say nothing about "
-        "the parameters, and the answer is exact, or all that they say is in a region that no "
-        "draw hit, and the log evidence is too low by an amount that no error shows",
+        "the log-likelihood was the same at every prior draw: either the data do not depend on the "
+        "parameters, and the answer is exact, or the likelihood varies only in a region that no "
+        "draw hit, and the log evidence is too low by an unknown amount",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
-        "(num_particles), or a prior that is closer to where the likelihood is not flat.",
+        "(num_particles), or a prior that is closer to the region where the likelihood varies.",
     )
     DRIFTING = (
         "still drifting",
-        "particles at the end of the path went on drifting when moved on: they have lagged behind, "
-        "and the log evidence is likely to be too low",
+        "particles at the end of the path kept drifting when they were moved further: they lag "
+        "behind the path, and the log evidence is probably too low",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
         'moves="slice", a higher target_ess, '
-        "or parameters with less varying scales (a non-centred form).",
+        "or parameters whose scales vary less (a non-centred parametrisation).",
     )
     PATH_LOST = (
         "path lost mass",
-        "a bridge, at the end or on the way of a stream, finds clearly more evidence than the path "
-        "did; the answer is the bridge's, or goes on from there, and the path's error is not to be "
-        "believed",
-        "Use more particles, a smaller noise, or smaller chunks, and compare diagnostics"
-        "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is what a stream's "
-        "path was put right by.",
+        "a bridge, at the end or during a stream, finds clearly more evidence than the path; the "
+        "answer is the bridge's, or the run continued from the bridge, and the path's error is "
+        "too small",
+        "Use more particles, less batch noise, or smaller chunks, and compare diagnostics"
+        "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is the correction "
+        "of a stream's path.",
     )
     BRIDGE_SHORT = (
         "bridge falls short",
-        "the path finds clearly more evidence than the bridge at the end, whose Gaussian does not "
-        "reach all modes; the answer is the path's",
+        "the path finds clearly more evidence than the bridge at the end, because the bridge's "
+        "Gaussian does not reach all modes; the answer is the path's",
         "Compare diagnostics['path_log_evidence'] with ['bridge_log_evidence']; declare components "
         "that may be permuted as exchangeable, and use more particles.",
     )
     NOISY = (
         "mini-batches too noisy",
-        "the log density varies more over mini-batches than is allowed, and the bias this may "
-        "cause in the path's log evidence, which is in the path's error, exceeds its spread; of an "
-        "answer by the bridge the noise of its own batches is in the error, but moves that "
-        "followed noise may have lost modes for both",
-        "Raise batch_size: from the number of rows on, all of them are used where batches are too "
-        "noisy, which takes long (by default, up to 131,072 rows in memory). Or parametrise the "
-        "model so that its posterior is nearer to a Gaussian.",
+        "the log density varies more over mini-batches than is allowed; the path's error includes "
+        "the bias that this may cause in the path's log evidence, and the bias is larger than the "
+        "spread; the error of an answer by the bridge includes the noise of the bridge's batches; "
+        "both may miss modes that noisy moves have lost",
+        "Raise batch_size: if it is at least the number of rows, all rows are used where batches "
+        "are too noisy, which takes long (by default, up to 131,072 rows in memory). Or "
+        "reparametrise the model so that its posterior is closer to a Gaussian.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",
@@ -110,7 +110,7 @@ class Status(enum.Enum):
     )
     DIVERGED = (
         "diverged",
-        "some moves left the region where the density is finite and were undone",
+        "some moves left the region where the density is finite, and were undone",
         "Use a smaller step size in the kernel, or rescale the columns of the data.",
     )
     STALLED = (
@@ -138,14 +138,14 @@ class Status(enum.Enum):
         "moves are not adjusted",
         "the moves have no accept test, so they sample their target with a bias that depends on "
         "the step size and is not in the standard error",
-        'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence stands '
-        "still.",
+        'Use adjusted moves (moves="hmc"), or halve the step size until the log evidence no longer '
+        "changes.",
     )
     RESTARTED = (
         "restarted at changes",
-        "the run began anew from the prior wherever the data seemed to change; the log evidence is "
-        "that of a model that forgot its past at these rows, which were chosen after seeing the "
-        "data, and the posterior that of the rows since the last",
+        "the run started again from the prior wherever the data seemed to change; the log evidence "
+        "is that of a model that restarts at these rows, which were chosen after seeing the data, "
+        "and the posterior uses only the rows since the last restart",
         "See diagnostics['restarts']. Compare it only with models that restarted at the same rows, "
         'or use wb.Changes(policy="keep").',
     )
@@ -156,13 +156,13 @@ class Status(enum.Enum):
     )
     PAST_SAMPLED = (
         "past from a sample",
-        "the model was added later, and what came before is known to it by a sample of the rows "
-        "alone; the error that this makes is in its standard error, and stays",
+        "the model was added later, and only a sample of the earlier rows was available to it; the "
+        "standard error includes the resulting error, which does not decrease with more rows",
         "Add it with a source that can be read again, add(name, model, source), or from the start.",
     )
     TOLERANCE_NOT_REACHED = (
         "tolerance not reached",
-        "the standard error is still above the tolerance that was asked for",
+        "the standard error is still above the requested tolerance",
         "Allow more time_limit, or use more particles.",
     )
 
