@@ -450,7 +450,7 @@ def ctrl_c(monkeypatch):
 @pytest.mark.usefixtures("folder", "ctrl_c")
 def test_an_interrupt_shows_what_there_is():
     result = run("evidence gaussian one.csv --save partial", *SMALL, code=130)
-    assert "interrupted: this is what there was" in result.stdout
+    assert "interrupted: the run was stopped early" in result.stdout
     assert "(sgais, 50 observations" in result.stdout
     assert Evidence.load("partial").status is weighbridge.Status.INTERRUPTED
 

@@ -163,7 +163,7 @@ def test_the_path_so_far_is_no_evidence_and_says_so():
     assert "unknown" in first
     assert flag.startswith("  interrupted: ")
     assert pressing.said[-1] == "closed"
-    assert any("once more" in text for text in pressing.said)
+    assert any("Ctrl-C again" in text for text in pressing.said)
 
 
 def test_the_path_so_far_is_that_of_its_power():

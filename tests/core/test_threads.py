@@ -246,7 +246,7 @@ def test_a_forked_process_is_told_and_does_not_hang():
     ):
         told = in_a_fork(work)
         assert told is not None, "it hangs"
-        assert told.startswith("ForkError: This process was made by fork"), told
+        assert told.startswith("ForkError: This process was forked"), told
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*")

@@ -103,7 +103,7 @@ def test_any_crafted_cursor_is_refused_or_a_place(tmp_path, folder, kind):
 def test_an_offset_beyond_a_block_loses_no_rows_silently(folder):
     feed = DirectoryFeed(folder)
     cursor = {**next(chunks(feed, 3)).cursor, "offset": 6}
-    with pytest.raises(DataError, match="5 rows in a block, and reading was to go on at row 6"):
+    with pytest.raises(DataError, match="5 rows in a block, but reading should continue at row 6"):
         list(chunks(feed, 3, cursor))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from weighbridge.core.errors import DataError
 from weighbridge.data.sources import csv_header, csv_records
-from weighbridge.data.sources.csv_records import Quotes, look_on, whole_records
+from weighbridge.data.sources.csv_records import Quotes, scan_quotes, whole_records
 from weighbridge.data.sources.line_blocks import LONGEST_LINE, line_blocks
 from weighbridge.data.sources.opening import open_source
 
@@ -61,7 +61,7 @@ def test_a_quote_is_followed_once_through_text_that_grows():
     quotes = Quotes()
     for _ in range(200):
         text += ROW * 10
-        quotes = look_on(text, quotes, ended=False)
+        quotes = scan_quotes(text, quotes, ended=False)
     assert (quotes.opened, quotes.cut) == (2, 0)
     assert text.looked_at <= len(text) + 200  # the cube, and even the square, are far beyond
 
@@ -87,7 +87,7 @@ def test_a_quote_at_the_end_of_a_file_does_not_swallow_rows(tmp_path):
 def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'x,note\n1,"a\n2,b\n3,"c\n4,d\n')
-    with refuses("line 2", "closed in the midst of a field of line 4"):
+    with refuses("line 2", "closed inside a field of line 4"):
         read_all(path)
     source = open_source(path, on_bad_row="skip")
     x = np.concatenate([block["x"] for block in source.blocks()])
@@ -131,7 +131,7 @@ TEXT = b"x,y\n" + ROW * 10
         (zipped(), "a zip archive"),
         (TEXT.decode().encode("utf-16"), "UTF-16"),
         (TEXT.decode().encode("utf-16-le"), "NUL bytes"),
-        (TEXT.replace(b"\n", b"\r"), "carriage return alone"),
+        (TEXT.replace(b"\n", b"\r"), "only a carriage return"),
         (b'x,"y\n' + ROW * 2000, "header, line 1, is never closed"),
         (b'x,"y\n1,2\n', "header, line 1, is never closed"),
         (b"x," + b"y" * 200_000 + b"\n1,2\n", "header cannot be read"),
@@ -267,7 +267,7 @@ def test_a_member_of_an_archive_that_is_no_array_is_no_column(tmp_path):
     source = open_source(path)
     assert [list(block) for block in source.blocks()] == [["y"]]
     assert source.ignored_columns == ["read me"]
-    with refuses("a.npz", "'read me' is no array"):
+    with refuses("a.npz", "'read me' is not an array"):
         open_source(path, columns=["read me"])
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("read me", "words")

@@ -198,7 +198,7 @@ def test_an_order_that_is_none(order):
 
 
 def test_too_few_rows():
-    says = "3 rows, and with order=3 .* at least 4 rows, or a smaller order"
+    says = "3 rows, but with order=3 .* at least 4 rows, or a smaller order"
     with pytest.raises(wb.DataError, match=says):
         wb.lagged(SERIES[:3], 3)
     with pytest.raises(wb.DataError, match=says):

@@ -241,9 +241,9 @@ def test_crafted_marks_are_refused(server, change):
 def test_a_run_goes_on_with_other_columns_than_it_was_begun_with(server):
     add(server, 0, 4)
     cursor = next(chunks(RedisStream(server.url, "s", ["y", "x"]), 1)).cursor
-    with refuses("begun without the column 'k'", "y, x"):
+    with refuses("started without the column 'k'", "y, x"):
         list(chunks(RedisStream(server.url, "s", ["y", "k"]), 1, cursor))
-    with refuses("begun with 'y' as a column"):
+    with refuses("started with 'y' as a column"):
         list(chunks(RedisStream(server.url, "s", identifier="y"), 1, cursor))
     (one, *_) = chunks(RedisStream(server.url, "s", ["x"]), 1, cursor)
     assert set(one.values) == {"x"}

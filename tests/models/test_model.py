@@ -405,7 +405,7 @@ BAD_PRIORS = {
     "unknown name": (lambda p: dist.Normal(0, p["b"]), "'a' uses the parameter 'b', which is not"),
     "wrong result": (lambda p: 1.0, "as the prior of 'a' must return .* not float"),
     "no coordinate": (dist.Normal(0, 1).expand([0]), "no free parameter"),
-    "forgetful": (Forgetful(1.0), r"'a' \(Forgetful\) loses a part of itself.*as a function"),
+    "forgetful": (Forgetful(1.0), r"'a' \(Forgetful\) loses a part.*as a function"),
 }
 
 

@@ -375,10 +375,10 @@ def test_moves_that_know_the_labels_leave_the_posterior_as_it_is():
 def test_labels_that_can_be_told_apart_are():
     position = clear_particles(SIDEWAYS)
     reference = find_reference(SIDEWAYS, position, 0)
-    assert reference.tells_apart(features(SIDEWAYS, relabelled(SIDEWAYS, position, reference)))
+    assert reference.is_distinct(features(SIDEWAYS, relabelled(SIDEWAYS, position, reference)))
     wide = anywhere(SIDEWAYS, seed=3)
     reference = find_reference(SIDEWAYS, wide, 0)
-    assert not reference.tells_apart(features(SIDEWAYS, relabelled(SIDEWAYS, wide, reference)))
+    assert not reference.is_distinct(features(SIDEWAYS, relabelled(SIDEWAYS, wide, reference)))
     mixed = permuted(SIDEWAYS, position, random_orders(NUM)).reshape(4, -1, SIDEWAYS.dimension)
     empty = jnp.zeros(mixed.shape[:2])
     labels = Labels(SIDEWAYS)

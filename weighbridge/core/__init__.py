@@ -1,1 +1,1 @@
-"""What every other room stands on: errors, status, types, programs, files, progress."""
+"""Foundations of all other rooms: errors, status, types, compilation, files, progress."""

@@ -1,4 +1,4 @@
-"""Addresses of servers as they may be shown: without what is secret in them."""
+"""Server addresses that are safe to show: user names, passwords and tokens are removed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ SHOWN = ("stream", "db")
 
 
 def without_secrets(text: str) -> str:
-    """A URL without user, password and whatever its query holds beside harmless names.
+    """A URL without user, password and query entries other than harmless ones (``SHOWN``).
 
-    What is no URL is given back as it is. Passwords with characters that should have been encoded
-    are hidden too: rather too little is shown than too much.
+    Text that is not a URL is returned unchanged. A password with characters that should have been
+    encoded is hidden too. In doubtful cases, less is shown rather than more.
 
     >>> without_secrets("redis://me:secret@host:6379/0?stream=s&password=secret")
     'redis://***@host:6379/0?stream=s'
@@ -24,7 +24,7 @@ def without_secrets(text: str) -> str:
     place, _, query = rest.partition("?")
     if "@" in place:
         place = f"***@{place.rpartition('@')[2]}"
-    elif "@" in query or "#" in rest:  # they may belong to a password: nobody can tell
+    elif "@" in query or "#" in rest:  # they may be part of a password
         return f"{scheme}://***"
     kept = urlencode([(name, value) for name, value in parse_qsl(query) if name in SHOWN])
     return f"{scheme}://{place}{'?' if kept else ''}{kept}"

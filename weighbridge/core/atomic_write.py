@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and on the disk when the call returns."""
+"""Write a file completely or not at all, and have it on the disk when the call returns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import re
 import threading
 from pathlib import Path
 
-# Written at once: a full disk is noticed early, and a signal does not wait for all of it.
+# Bytes per write: a full disk is noticed early, and a signal is handled between two writes.
 PIECE = 1 << 20
-# What a file system says that cannot sync directories, or does not let them be opened.
+# Error numbers of file systems that cannot sync a directory, or do not allow opening one.
 CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<number>\d+)\.tmp")
 
@@ -22,15 +22,15 @@ _lock = threading.Lock()
 
 
 class NotDurableError(OSError):
-    """The file is whole and in its place, but may be gone after a power cut."""
+    """The file is complete and in its place, but may be lost after a power cut."""
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Replace a file by other contents, so that a crash leaves the old ones or the new ones.
+    """Replace the contents of a file; after a crash, the old or the new contents are there.
 
-    The bytes go to a temporary file beside it, which is synced and then renamed; then the folder
-    is synced, without which the renaming may not survive a power cut. Raises an ``OSError`` where
-    something fails; until the renaming nothing has then changed.
+    The bytes are written to a temporary file in the same folder. This file is synced and renamed,
+    and then the folder is synced: without this, the renaming may be lost after a power cut. Raises
+    an ``OSError`` if something fails; a failure before the renaming leaves the old file unchanged.
     """
     remove_leftovers(path.parent, re.escape(path.name))
     with _lock:
@@ -58,10 +58,10 @@ def _write_synced(path: Path, payload: bytes) -> None:
             view = view[written:]
         os.fsync(descriptor)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # report the first error
             os.close(descriptor)
         raise
-    os.close(descriptor)  # some file systems find only now that the disk is full
+    os.close(descriptor)  # some file systems report a full disk only here
 
 
 def _sync_folder(folder: Path) -> None:
@@ -77,11 +77,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, name_pattern: str) -> list[str]:
-    """Remove temporary files of processes that died while they wrote; tells their names.
+    """Remove temporary files of processes that died while writing, and return their names.
 
     Args:
-        folder: where they are.
-        name_pattern: regular expression of the names that were to be written.
+        folder: the folder with the temporary files.
+        name_pattern: regular expression for the names of the files that should have been written.
     """
     removed = []
     with contextlib.suppress(OSError):
@@ -98,13 +98,13 @@ def remove_leftovers(folder: Path, name_pattern: str) -> list[str]:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether another process may still be writing; our own knows what it has in use."""
+    """Whether another process may still be writing; files of this process are in ``_in_use``."""
     if process == os.getpid():
         return False
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is someone else's
+    except OSError:  # it belongs to another user
         return True
     return True

@@ -1,4 +1,4 @@
-"""Saved files: safetensors with JSON metadata, written whole or not at all; never pickle."""
+"""Saved files: safetensors with JSON metadata, written completely or not at all; no pickle."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ import weighbridge
 from weighbridge.core.atomic_write import NotDurableError, write_whole
 from weighbridge.core.errors import CheckpointError
 
-# Bytes of a file, and of its header with the metadata, beyond which it is not even opened.
+# Files, and headers with the metadata, that have more bytes than this are not opened.
 LARGEST_FILE = 8 << 30
 LARGEST_HEADER = 16 << 20
-# What every file says about itself, beside what its writer has to say.
+# Metadata that every file has, in addition to those of its writer.
 LIBRARY, PRECISION = "library", "precision"
-# What safetensors, NumPy and the JSON reader say of contents that are none of ours.
+# Errors that safetensors, NumPy and the JSON reader raise for a file of another kind.
 _UNREADABLE = (
     *(SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError),
     RecursionError,
@@ -38,8 +38,8 @@ def write(
 ) -> None:
     """Write arrays and metadata to a file, with the versions of the libraries and a checksum.
 
-    The bytes go to a temporary file beside it, which is synced and then renamed: a crash
-    leaves the old file or the new one, never half of one.
+    The bytes are written to a temporary file in the same folder, which is synced and then renamed.
+    After a crash, the old file or the new file is there, never a part of one.
     """
     path = Path(path)
     check_place(path)
@@ -50,24 +50,24 @@ def write(
     payload = save(whole, header)
     if (size := struct.unpack("<Q", payload[:8])[0]) > LARGEST_HEADER:
         raise CheckpointError(
-            f"Could not write {path}: its metadata take {size:,} bytes, and {LARGEST_HEADER:,} can "
-            "be read back. Save less beside the run."
+            f"Could not write {path}: its metadata have {size:,} bytes; only {LARGEST_HEADER:,} "
+            "can be read back. Save less metadata with the run."
         )
     try:
         write_whole(path, payload)
     except NotDurableError as error:
         raise CheckpointError(
             f"{path} was written, but its folder could not be synced: {error.strerror}. It may be "
-            "gone after a power cut. Check the disk."
+            "lost after a power cut. Check the disk."
         ) from error
     except OSError as error:
         raise CheckpointError(
-            f"Could not write {path}: {error.strerror or error}. Choose another place."
+            f"Could not write {path}: {error.strerror or error}. Choose another folder."
         ) from error
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what the numbers of a run depend on.
+    """Versions of the software on which the numbers of a run depend.
 
     >>> list(library_versions())
     ['weighbridge', 'jax', 'numpy', 'python']
@@ -81,14 +81,14 @@ def library_versions() -> dict[str, str]:
 
 
 def changed_versions(metadata: Mapping[str, Any]) -> str:
-    """What to tell where a file was written by other versions; empty where it was not.
+    """A note that a file was written by other versions; empty if the versions are the same.
 
     >>> changed_versions({"library": library_versions()})
     ''
     """
     saved, now = metadata.get(LIBRARY), library_versions()
     if not isinstance(saved, dict):
-        return "The checkpoint does not say which versions wrote it."
+        return "The checkpoint has no record of the versions that wrote it."
     changes = [
         f"{name} {saved.get(name, 'unknown')} (now {version})"
         for name, version in now.items()
@@ -97,13 +97,13 @@ def changed_versions(metadata: Mapping[str, Any]) -> str:
     if not changes:
         return ""
     return (
-        f"The checkpoint was written with {', '.join(changes)}: the run goes on, but its last "
+        f"The checkpoint was written with {', '.join(changes)}. The run continues, but its last "
         "digits may differ from those of an uninterrupted one."
     )
 
 
 def check_place(path: str | Path) -> None:
-    """Refuse a file name that cannot be written; ask before a long run, not after it."""
+    """Refuse a file name that cannot be written; called before a long run, not after it."""
     path = Path(path)
     if not path.parent.is_dir():
         raise CheckpointError(
@@ -114,19 +114,19 @@ def check_place(path: str | Path) -> None:
     if not os.access(path.parent, os.W_OK):
         raise CheckpointError(
             f"Could not write {path}: the folder {str(path.parent)!r} is read-only. "
-            "Choose another place."
+            "Choose another folder."
         )
 
 
 def _plain(value: Any) -> Any:
-    """NumPy numbers, which JSON does not know, as Python's."""
+    """Convert a NumPy number, which JSON cannot write, to a Python number."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} cannot be saved")
 
 
 def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
-    """A hash of all that is saved: a flipped bit must not become a wrong number."""
+    """A hash of everything that is saved; it detects a changed bit."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -137,23 +137,23 @@ def _digest(arrays: Mapping[str, np.ndarray], text: str) -> str:
 
 
 def verify(path: str | Path, limit: int = LARGEST_FILE) -> dict[str, Any]:
-    """The metadata of a file of whatever schema, all of which is what was saved."""
+    """The metadata of a file of any schema, after its checksum was verified."""
     return read(path, None, limit)[1]
 
 
 def read(
     path: str | Path, schema: str | None, limit: int = LARGEST_FILE
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what ``write`` wrote, or raise a ``CheckpointError`` that says what is wrong.
+    """Read a file of ``write``, or raise a ``CheckpointError`` that names what is wrong.
 
-    No code from the file is run, and no more memory is used than the file is long: the sizes of
-    the file and of its header are looked at first, and the shapes that it declares must add up to
-    the bytes that it has before one of them is read.
+    No code from the file is run, and the memory used is at most the size of the file. The sizes of
+    the file and of its header are checked first. The declared shapes must add up to the number of
+    bytes in the file before any array is read.
 
     Args:
         path: the file.
-        schema: what it must hold; None takes any.
-        limit: bytes beyond which it is refused unread.
+        schema: the schema that the file must have; None accepts any.
+        limit: larger files (in bytes) are refused without reading them.
     """
     path = Path(path)
     if not path.is_file():
@@ -168,7 +168,7 @@ def read(
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header["digest"] != _digest(arrays, header["metadata"]):
             raise CheckpointError(
-                f"{path} is damaged: its contents are not what was saved. Use another copy."
+                f"{path} is damaged: its contents differ from what was saved. Use another copy."
             )
         metadata = json.loads(header["metadata"])
     except CheckpointError:
@@ -184,17 +184,17 @@ def read(
 
 @contextlib.contextmanager
 def refusing(path: str | Path, what: str = "run") -> Iterator[None]:
-    """A block in which whatever is wrong with the contents of a file is a ``CheckpointError``.
+    """A block in which every error about the contents of a file is a ``CheckpointError``.
 
     Args:
         path: the file.
-        what: it should hold.
+        what: what the file should hold, for the message.
     """
     try:
         yield
     except CheckpointError:
         raise
-    # What a crafted file can make of a restore is not to be listed; none of it may get out.
+    # A crafted file can cause any error in a restore, so every exception is caught here.
     except Exception as error:
         told = error if str(error) else repr(error)
         raise CheckpointError(
@@ -203,7 +203,7 @@ def refusing(path: str | Path, what: str = "run") -> Iterator[None]:
 
 
 def _not_expected(found: str | None, schema: str) -> str:
-    """What to say of a file that holds something else, or the same of an earlier version.
+    """The message for a file that holds something else, or an earlier version of the same.
 
     >>> _not_expected("weighbridge.online.5", "weighbridge.online.6")
     'was written before 0.2: finish it with 0.1, or start anew.'
@@ -213,19 +213,19 @@ def _not_expected(found: str | None, schema: str) -> str:
     if kind == wanted and version.isdecimal() and int(version) < int(now):
         return "was written before 0.2: finish it with 0.1, or start anew."
     return (
-        f"holds {found or 'something else'}, and {schema} was expected. Was it saved by another "
+        f"holds {found or 'something else'}, but {schema} was expected. Was it saved by another "
         "object or another version?"
     )
 
 
 def _check_size(path: Path, limit: int) -> None:
-    """Look at the first eight bytes, the length of the header, before anything is read."""
+    """Check the size of the file, and of its header (the first eight bytes), before reading."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)
     if size > limit:
         raise CheckpointError(
-            f"{path} has {size:,} bytes, and {limit:,} are allowed. Is it a checkpoint? If so, "
+            f"{path} has {size:,} bytes, but {limit:,} are allowed. Is it a checkpoint? If so, "
             "raise the limit."
         )
     if len(first) < 8:

@@ -1,4 +1,4 @@
-"""Checks of numbers that a user gives."""
+"""Checks of numbers that the user gives."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from weighbridge.core.errors import MethodError
 
 
 def check_seed(seed: object) -> None:
-    """Refuse what cannot name a stream of random numbers."""
+    """Refuse a value that cannot be a seed of random numbers."""
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not whole or not 0 <= int(seed) < 2**63:  # type: ignore[call-overload]
         raise MethodError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is not a whole number, or too small."""
+    """Refuse a value that is not a whole number, or is too small."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or int(value) < least:  # type: ignore[call-overload]
         raise MethodError(f"{name} must be a whole number of at least {least}, not {value!r}.")
@@ -30,14 +30,14 @@ def require_counts(method: object, *names: str) -> None:
 
 
 def require_particles(method: Any) -> None:
-    """Refuse no islands, and islands of one particle."""
+    """Require at least one island, and at least two particles per island."""
     require_counts(method, "num_islands", "num_particles")
     if method.num_particles < 2:
         raise MethodError("num_particles must be at least 2: one particle has no spread.")
 
 
 def require_fraction(method: object, name: str) -> None:
-    """Refuse what is no fraction of the particles."""
+    """Refuse a value that is not a fraction of the particles, between 0 and 1."""
     value = getattr(method, name)
     if not isinstance(value, int | float):
         raise MethodError(f"{name} must be a number, not {value!r}.")

@@ -1,4 +1,4 @@
-"""Precision and compilation: what every entry point switches on before it computes."""
+"""Precision and compilation: settings that every entry point applies before it computes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Result = TypeVar("Result")
 def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Run a function in double precision, whatever the user's global setting is.
 
-    A log evidence near -10^6 to a hundredth of a nat needs eight digits. The user's own
-    setting is untouched: the switch is a context, not a global flag.
+    A log evidence near -10^6 with an accuracy of 0.01 nats needs eight digits. The user's own
+    setting is unchanged: the switch is a context, not a global flag.
 
     >>> import jax.numpy as jnp
     >>> double_precision(lambda: str(jnp.ones(1).dtype))()
@@ -39,13 +39,13 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
 
 
 def own(array: Any) -> np.ndarray[Any, Any]:
-    """A view of an array: an object that no other code has given to JAX.
+    """A view of an array: a new object that no other code has passed to JAX.
 
-    JAX remembers, for the NumPy array objects in programs that are alive, the copy that it made at
-    first, whatever the precision is now (its cache is keyed by the object alone; seen in 0.10). An
-    array that other code has used in single precision would be one in our programs too, and one
-    that we have used would break other code. So what comes from a user becomes a view before JAX
-    sees it: data, numbers of priors, and arrays that functions read (``own_arrays``).
+    For NumPy arrays in live programs, JAX caches its first copy of each array object, and ignores
+    the present precision (the cache key is the object alone; seen in jax 0.10). An array that other
+    code used in single precision would have single precision in our programs too, and an array that
+    we used would break other code. Therefore every array of a user becomes a view before JAX gets
+    it: data, numbers of priors, and arrays that functions read (``own_arrays``).
 
     >>> numbers = np.arange(3.0)
     >>> mine = own(numbers)
@@ -56,21 +56,20 @@ def own(array: Any) -> np.ndarray[Any, Any]:
 
 
 Options = dict[str, bool | int | str]
-# The usual settings of XLA on a CPU spend much of their time on what makes our programs no faster
-# (``python -m benchmarks.speed.compilation``, ``python -m benchmarks.speed.blocks``) ...
+# XLA's default settings on a CPU spend much time on optimisations that do not speed up our programs
+# (``python -m benchmarks.speed.compilation``, ``python -m benchmarks.speed.blocks``).
 QUICK_TO_COMPILE: Options = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
 }
-# ... but for large matrices and sums over many rows, which run up to twice as fast with fusion
-# emitters.
+# Exceptions: large matrices and sums over many rows run up to twice as fast with fusion emitters.
 QUICK_TO_RUN: Options = {"xla_backend_optimization_level": 1}
 
 
 class Program(Generic[Result]):
-    """A compiled function that is called by itself, never within another one.
+    """A compiled function that is called directly, never inside another compiled function.
 
-    What ``jax.jit`` does, with settings of the compiler; those that this version of it does not
+    Like ``jax.jit``, with compiler settings. Settings that this version of the compiler does not
     know are left out.
     """
 
@@ -85,23 +84,23 @@ class Program(Generic[Result]):
         return jax.jit(self.function, compiler_options=known, **self.settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
-        """Compile for arguments of a new kind, and run."""
+        """Compile if the arguments are of a new kind, and run."""
         forking.check()
         interrupts.check_anywhere()
         found: Result = self.compiled(*args, **kwargs)
         return found
 
     def shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Shapes and types of what it returns, by tracing alone."""
+        """Shapes and types of the return value, found by tracing only."""
         return self.compiled.eval_shape(*args, **kwargs)
 
     def num_traces(self) -> int:
-        """How many kinds of arguments it has been called with; a new one may be traced anew."""
+        """Number of kinds of arguments used in calls; a new kind may need a new trace."""
         return int(self.compiled._cache_size())
 
 
 def jit(function: Callable[..., Result], **settings: Any) -> Program[Result]:
-    """Compile quickly: for all programs but those of ``jit_for_speed``.
+    """Compile quickly; used for all programs except those of ``jit_for_speed``.
 
     >>> jit(lambda x: 2 * x)(np.ones(2)).tolist()
     [2.0, 2.0]
@@ -110,13 +109,13 @@ def jit(function: Callable[..., Result], **settings: Any) -> Program[Result]:
 
 
 def jit_for_speed(function: Callable[..., Result], **settings: Any) -> Program[Result]:
-    """Compile what runs for long, which is worth a second more: sums over rows, chains."""
+    """Compile a long-running program (sums over rows, chains): about a second more to compile."""
     return Program(function, QUICK_TO_RUN, **settings)
 
 
 @functools.cache
 def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
-    """Those settings that the compiler knows; names of its settings come and go.
+    """The settings that the compiler knows; their names change between versions.
 
     >>> understood((("xla_no_such_setting", 1), ("xla_backend_optimization_level", 1)))
     {'xla_backend_optimization_level': 1}
@@ -125,7 +124,7 @@ def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
     def compiles(chosen: Options) -> bool:
         try:
             jax.jit(lambda: 0, compiler_options=chosen).lower().compile()
-        except Exception:  # what is raised differs between versions, as the settings do
+        except Exception:  # the exception differs between versions
             return False
         return True
 
@@ -137,10 +136,10 @@ def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
 
 @functools.cache
 def enable_compilation_cache() -> None:
-    """Keep compiled programs on disk, unless the user has a cache of their own.
+    """Keep compiled programs on disk, unless the user has set a cache folder.
 
-    Off with the environment variable WEIGHBRIDGE_COMPILATION_CACHE=0; another value of it
-    names the folder.
+    The environment variable WEIGHBRIDGE_COMPILATION_CACHE=0 switches this off; any other value is
+    the folder.
     """
     wanted = os.environ.get("WEIGHBRIDGE_COMPILATION_CACHE", "")
     if wanted == "0" or jax.config.values["jax_compilation_cache_dir"] is not None:
@@ -149,7 +148,7 @@ def enable_compilation_cache() -> None:
     folder = Path(wanted) if wanted else Path(home) / "weighbridge" / "compiled"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a read-only home is no reason to fail: compile each time instead
+    except OSError:  # read-only home: compile each time
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class WeighbridgeError(Exception):
-    """Root of every error that weighbridge raises on purpose.
+    """Base class of every error that weighbridge raises on purpose.
 
     Each message names what is wrong and what to do about it.
     """
@@ -23,20 +23,20 @@ class MethodError(WeighbridgeError, ValueError):
 
 
 class CheckpointError(WeighbridgeError, ValueError):
-    """A saved file is damaged, or belongs to something else."""
+    """A saved file is damaged, or belongs to another object."""
 
 
 class InUseError(WeighbridgeError, RuntimeError):
-    """Another call, thread or process is at work on the same run."""
+    """Another call, thread or process is using the same run."""
 
 
 class ForkError(WeighbridgeError, RuntimeError):
-    """A forked process cannot go on with what its parent has made."""
+    """A forked process cannot use objects that its parent process made."""
 
 
 class MissingDependencyError(WeighbridgeError, ImportError):
-    """An optional package is needed for what was asked."""
+    """An optional package is needed for this call."""
 
 
 class WeighbridgeWarning(UserWarning):
-    """What a user should know before a run goes on, and may want to change."""
+    """A problem that does not stop the run, but that the user should know about."""

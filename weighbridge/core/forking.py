@@ -1,4 +1,4 @@
-"""Processes made by fork: they lack the threads of JAX, and would wait for them for ever."""
+"""Forked processes: they lack the threads of JAX, so a JAX program would wait for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _note_fork() -> None:
 
 
 def _has_begun() -> bool:
-    """Whether JAX has begun to work in this process; where it cannot be told, that it has."""
+    """Whether JAX has been initialised in this process; True if this cannot be found out."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is None:
         return "jax" in sys.modules
@@ -30,11 +30,11 @@ def _has_begun() -> bool:
 
 
 def check() -> None:
-    """Refuse to run a program in a process that was forked after JAX had begun to work."""
+    """Refuse to run a program in a process that was forked after JAX was initialised."""
     if _lost_threads:
         raise ForkError(
-            "This process was made by fork after JAX had begun to work in its parent: a program "
-            f"would never end here. {WHAT_TO_DO}"
+            "This process was forked after its parent had started to use JAX: a program would "
+            f"never end here. {WHAT_TO_DO}"
         )
 
 

@@ -1,8 +1,8 @@
-"""Ctrl-C: the first one asks a run to stop and give back what it has, the second one ends it.
+"""Ctrl-C: the first one asks a run to stop and return what it has, the second one ends it.
 
-A loop asks between two of its steps (``check``), and whoever holds something that is worth giving
-back says so (``keep``). Which run is asked is known by the context of the call, so that a run in
-another thread, or none at all, is not meant.
+A loop calls ``check`` between two of its steps. Code that has a result worth returning calls
+``keep``. The run is identified by the context of the call, so runs in other threads are not
+affected.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-ONCE_MORE = "stopping, with what there is; Ctrl-C once more ends it at once"
+ONCE_MORE = "stopping and returning what there is; press Ctrl-C again to end at once"
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that was asked to stop has stopped between two of its steps."""
+    """A run was asked to stop, and has stopped between two of its steps."""
 
 
 class Interruption:
     """Whether a run was asked to stop.
 
     Args:
-        asked: is set when it is.
-        patience: seconds that the step under way is given to end by itself.
-        anywhere: whether it may stop between any two programs, as nothing of it is given back.
+        asked: an event that is set when the run is asked to stop.
+        patience: seconds for which the current step may continue before the run stops.
+        anywhere: whether the run may stop between any two programs, because it returns nothing.
 
     Attributes:
-        has_something: whether there is anything to give back.
-        ends: whether Ctrl-C is to end the run, with nothing to give back.
+        has_something: whether there is a result to return.
+        ends: whether Ctrl-C should end the run without a result.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Interruption:
         self._since: float | None = None
 
     def is_due(self) -> bool:
-        """Whether the run is to stop now."""
+        """Whether the run should stop now."""
         if not self.asked.is_set():
             return False
         if self._since is None:
@@ -64,20 +64,20 @@ _current: contextvars.ContextVar[Interruption | None] = contextvars.ContextVar(
 
 
 def is_due() -> bool:
-    """Whether the run of this context is to stop now."""
+    """Whether the run of this context should stop now."""
     interruption = _current.get()
     return interruption is not None and interruption.is_due()
 
 
 def check() -> None:
-    """Stop here if the run of this context is to stop."""
+    """Stop here if the run of this context should stop."""
     _end_if_asked()
     if is_due():
         raise Interrupted
 
 
 def _end_if_asked() -> None:
-    """End here if Ctrl-C should have ended the run, and the exception was lost."""
+    """End here if Ctrl-C should have ended the run but its exception was lost."""
     interruption = _current.get()
     in_main_thread = threading.current_thread() is threading.main_thread()
     if interruption is not None and interruption.ends and in_main_thread:
@@ -85,7 +85,7 @@ def _end_if_asked() -> None:
 
 
 def check_anywhere() -> None:
-    """Stop here, before a program runs or amid its tracing, if that may be anywhere."""
+    """Stop here, before or during the tracing of a program, if the run may stop anywhere."""
     _end_if_asked()
     interruption = _current.get()
     if interruption is not None and interruption.anywhere:
@@ -93,7 +93,7 @@ def check_anywhere() -> None:
 
 
 def keep() -> None:
-    """From now on the run of this context has something to give back."""
+    """Record that the run of this context now has a result to return."""
     _end_if_asked()
     interruption = _current.get()
     if interruption is not None:
@@ -106,15 +106,15 @@ def interruptible(
     *,
     instead_of: Callable[..., Any] = signal.default_int_handler,
 ) -> Iterator[Interruption]:
-    """A block in which the first Ctrl-C only asks to stop, as soon as there is something to keep.
+    """A block in which the first Ctrl-C only asks to stop, once there is a result to keep.
 
-    Before that, and at the second one, what happens is what would happen without the block. It
-    changes nothing outside the main thread, which gets no signals, nor where SIGINT is ignored or
-    is someone else's; and a block within another one is part of it.
+    Before there is one, and at the second Ctrl-C, the usual handler runs. The block changes nothing
+    outside the main thread (other threads get no signals), or where SIGINT is ignored or has
+    another handler. A block inside another one is part of the outer block.
 
     Args:
-        say: is told at the first one.
-        instead_of: the handler of SIGINT that this one may stand in for.
+        say: is called with a message at the first Ctrl-C.
+        instead_of: the handler of SIGINT that this block may replace.
 
     >>> with interruptible() as interruption:
     ...     keep()
@@ -132,13 +132,14 @@ def interruptible(
 
     def handle(number: int, frame: Any) -> None:
         if interruption.asked.is_set() or not interruption.has_something:
-            # Python drops what is raised amid a clean-up of objects: then the next check ends it.
+            # Python drops exceptions raised while objects are cleaned up; the next check then ends
+            # the run.
             interruption.ends = True
             instead_of(number, frame)
             return
         interruption.asked.set()
         if say is not None:
-            with contextlib.suppress(RuntimeError):  # amid a line that is being written
+            with contextlib.suppress(RuntimeError):  # another line is being written
                 say(ONCE_MORE)
 
     if is_ours:
@@ -154,9 +155,9 @@ def interruptible(
 
 @contextlib.contextmanager
 def stopped_by(asked: threading.Event, patience: float) -> Iterator[None]:
-    """A block that an event stops, at the next program after some seconds of patience.
+    """A block that stops after an event: at the next program after ``patience`` seconds.
 
-    Whatever it has done by then has to be taken back by those who did it.
+    The code that runs in the block has to undo what it has done by then.
 
     >>> event = threading.Event()
     >>> with stopped_by(event, patience=0.0):

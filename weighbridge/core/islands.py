@@ -1,4 +1,4 @@
-"""Islands, independent estimates of the same evidence, combined to one answer."""
+"""Islands are independent estimates of the same evidence; here they are combined."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from scipy.special import polygamma
 
 from weighbridge.core.thresholds import MAX_ROUNDING
 
-# What the log evidence is good to at best, as a share of it: a sum of so many rounded numbers.
+# Smallest relative error of the log evidence: it is a sum of many rounded numbers.
 ROUNDED_SHARE = 1e-14
-# Its square must be a number.
+# Largest rounding error; its square must be finite.
 LARGEST_ROUNDING = 1e100
-# Events from which on a rate is known by its spread, whatever the tails.
+# Below this effective number of events, the variance of the log of a rate is a lower bound.
 FEW_EVENTS = 8.0
 
 
 class Combined(NamedTuple):
-    """The log evidence of several islands together."""
+    """The log evidence of several islands, combined."""
 
     log_evidence: float
     std_error: float
@@ -27,22 +27,22 @@ class Combined(NamedTuple):
 
     @property
     def is_rounded(self) -> bool:
-        """Whether double precision holds the log evidence no better than is worth a flag."""
+        """Whether the rounding error of the log evidence is large enough for a flag."""
         return rounding_error(self.log_evidence) > MAX_ROUNDING
 
 
 def rounding_error(log_evidence: float, additions: int = 0) -> float:
-    r"""What double precision may have lost of a log evidence that was added up, in nats.
+    r"""Upper estimate of the rounding error of a log evidence that is a long sum, in nats.
 
-    Log-likelihoods are summed over rows, powers and chunks, each time rounded to a share of
-    2.2e-16 of the sum. Where what is added is large beside that, the errors are of both signs and
-    grow with the root of their number: 1e-14 of the sum is enough for some thousand of them. Where
-    the share itself matters, what a chunk adds is lost always in the same way, and the errors of
-    all of them add up.
+    Log-likelihoods are summed over rows, powers and chunks. Each sum is rounded, with a relative
+    error of 2.2e-16. If the added terms are large compared with this error, the errors have both
+    signs and grow with the square root of their number: a relative error of 1e-14 covers some
+    thousand terms. If the spacing of the floating-point numbers itself is large, each chunk loses
+    digits in the same direction, and the errors of all chunks add up.
 
     Args:
         log_evidence: the sum.
-        additions: how many chunks were added one after the other.
+        additions: number of chunks that were added one after the other.
 
     >>> rounding_error(-1e6) < 1e-7, rounding_error(-5e35) > 1e20
     (True, True)
@@ -55,27 +55,27 @@ def rounding_error(log_evidence: float, additions: int = 0) -> float:
 
 
 def combine_islands(log_evidences: np.ndarray) -> Combined:
-    r"""Combine independent estimates of Z: their mean is the answer, their spread its error.
+    r"""Combine independent estimates of Z: the mean is the answer, the spread gives its error.
 
     With J islands of log evidence l_j and sample variance s^2,
 
     .. math:: \mathrm{se}^2 = \frac{J-1}{J-3} \Bigl( \frac{s^2}{J}
               + \min\bigl( \frac{s^4}{2 (J-1)}, s^2 \bigr) \Bigr)
 
-    The first term is the delta method. The second is the error of the correction s^2 / 2 by
-    which the log of a mean exceeds the mean of the logs: it is nothing while islands agree, and
-    grows just where the mean becomes a maximum, up to the spread itself. The factor widens for
-    the heavy tails of a Student-t with J - 1 degrees. Under four islands the error is unknown
-    (NaN). What double precision loses of a sum as large as log Z is added in quadrature (see
-    ``rounding_error``).
+    The first term is the delta method. The second is the error of the correction s^2 / 2 by which
+    the log of a mean exceeds the mean of the logs. It is negligible while the islands agree. It
+    grows where the largest island dominates the mean, up to the spread itself. The factor accounts
+    for the heavy tails of a Student-t with J - 1 degrees of freedom. With fewer than four islands
+    the error is unknown (NaN). The rounding error of a sum as large as log Z is added in quadrature
+    (see ``rounding_error``).
 
-    Where a few islands have nearly all of the mean, because they hit what others did not, their
-    spread says too little. The mean is then known as well as a rate from n events, and where n is
-    below 8 the variance in brackets is not less than that of the log of such a rate,
+    If a few islands have nearly all of the mean, because only they found a region, the spread is
+    too small an error. The mean is then known as well as a rate estimated from n events. If n is
+    below 8, the variance in brackets is at least the variance of the log of such a rate,
 
     .. math:: \psi'(n), \qquad \frac1n = \frac{\sum_j Z_j^2}{(\sum_j Z_j)^2} - \frac1J
 
-    which for islands that agree is the delta method again: psi'(n) is about 1/n.
+    For islands that agree this equals the delta method, since psi'(n) is about 1/n.
 
     >>> combine_islands(np.array([-10.1, -9.9, -10.0, -10.0, -10.0])).log_evidence
     -9.998...
@@ -92,7 +92,7 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     spread = float(np.std(log_evidences[finite], ddof=1)) if finite.sum() > 1 else math.nan
     if num_islands < 4 or not finite.all():
         return Combined(log_evidence, math.nan, spread)
-    # A product of floats overflows to infinity; a power would raise.
+    # If this product overflows it becomes infinite; a power of Python floats would raise.
     square = spread * spread
     variance = square / num_islands + square * min(square / (2 * (num_islands - 1)), 1.0)
     part = np.exp(log_evidences - top)
@@ -104,7 +104,7 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
 
 
 def combine_logs(log_evidences: np.ndarray) -> Combined:
-    """Combine independent estimates of log Z itself: their mean, and its standard error.
+    """Combine independent estimates of log Z itself: their mean and its standard error.
 
     >>> combine_logs(np.array([-10.1, -9.9, -10.0, -10.0])).log_evidence
     -10.0

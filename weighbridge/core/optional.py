@@ -1,4 +1,4 @@
-"""Optional modules: imported when needed, and their classes known without importing them."""
+"""Optional modules: import them when needed, and test for their classes without importing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weighbridge.core.errors import MissingDependencyError
 
 
 def require(module: str) -> Any:
-    """Import an optional module; MissingDependencyError tells how to install it."""
+    """Import an optional module, or raise an error that explains how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Pickles and copies: classes by their public name, without what cannot travel.
+"""Pickles and copies: a class is pickled by its public name, without unpicklable fields.
 
-A pickle that names ``weighbridge.Evidence``, and not the file that holds the class today, can still
-be read when that file has moved. This library writes pickles when it is asked to, and never reads
-one of its own accord: ``save`` and ``load`` do without them.
+A pickle that names ``weighbridge.Evidence``, and not the module of the class, can still be read
+after the class has moved to another module. The library writes pickles on request and never reads
+one by itself: ``save`` and ``load`` do not use pickles.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ PACKAGE = __name__.partition(".")[0]
 def travels(
     *, never: Sequence[str] = (), if_possible: Sequence[str] = ()
 ) -> Callable[[Class], Class]:
-    """A class whose objects can be pickled under its public name, and copied.
+    """Decorator: objects of the class are pickled under its public name, and can be copied.
 
-    A field that had to stay behind has its default in the pickle's object, or None. A class with
-    ``remarks`` says so there; for another a warning does, when the pickle is written. Copies in the
-    same process lack nothing.
+    A field that was left out has its default in the unpickled object, or None. A class with a field
+    ``remarks`` gets a remark about this; for other classes a warning is issued when the pickle is
+    written. Copies in the same process are complete.
 
     Args:
-        never: fields that are left out of every pickle; the object says so when they are asked for.
-        if_possible: fields of the user's making, such as functions, which are left out of a pickle,
-            with a remark, where they cannot be pickled.
+        never: fields that are left out of every pickle; using them on the unpickled object raises.
+        if_possible: fields that the user made, such as functions. If they cannot be pickled, they
+            are left out with a remark.
 
     >>> from weighbridge import Change
     >>> change = Change(100, 1e-6, -2.0, "parameters", 90, 120, annealing_steps=1.0)
@@ -62,7 +62,7 @@ def travels(
 
 
 def member_by_name(member: enum.Enum) -> tuple[Any, ...]:
-    """How a member of an enumeration is pickled: the public name of its class, and its own."""
+    """How a member of an enumeration is pickled: by the public name of its class and its name."""
     return _from_pickle, (_name(type(member)), member.name)
 
 
@@ -79,18 +79,18 @@ def contents(thing: Any) -> dict[str, Any]:
 
 
 def _name(cls: type) -> str | type:
-    """The public name of a class; the class itself where it has none, as a user's own."""
+    """The public name of a class; the class itself if it has none, such as a user's class."""
     public = getattr(importlib.import_module(PACKAGE), cls.__name__, None)
     return f"{PACKAGE}.{cls.__name__}" if public is cls else cls
 
 
 def _packed(thing: Any, never: Sequence[str], if_possible: Sequence[str]) -> dict[str, Any]:
-    """What a pickle holds of an object."""
+    """The fields of an object that go into a pickle."""
     found = {name: value for name, value in contents(thing).items() if name not in never}
     for name in if_possible:
         try:
             pickle.dumps(found[name])
-        except Exception as error:  # whatever a user's object raises
+        except Exception as error:  # a user's object can raise anything
             found[name] = _default(type(thing), name)
             _remark(thing, found, name, error)
     return found
@@ -99,8 +99,8 @@ def _packed(thing: Any, never: Sequence[str], if_possible: Sequence[str]) -> dic
 def _remark(thing: Any, found: dict[str, Any], name: str, error: Exception) -> None:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     text = (
-        f"{name} was left out when this {type(thing).__name__} was pickled, for it cannot be: "
-        f"{reason}. Functions can be if they are defined in a module, with def."
+        f"{name} was left out when this {type(thing).__name__} was pickled, because it cannot be "
+        f"pickled: {reason}. Define functions with def in a module to make them picklable."
     )
     if "remarks" in found:
         found["remarks"] = (*found["remarks"], text)
@@ -118,7 +118,7 @@ def _default(cls: Any, name: str) -> Any:
 
 
 def _made(cls: Any, found: Mapping[str, Any]) -> Any:
-    """An object of these contents; nothing is checked or computed anew."""
+    """Make an object with these fields; nothing is checked or computed again."""
     if issubclass(cls, tuple):
         return cls(**found)
     thing = cls.__new__(cls)
@@ -128,7 +128,7 @@ def _made(cls: Any, found: Mapping[str, Any]) -> Any:
 
 
 def _from_pickle(which: str | type, found: Mapping[str, Any] | str) -> Any:
-    """The object that was pickled; fields that came later have their defaults."""
+    """Make the object that was pickled; fields that were added later have their defaults."""
     cls: Any = which
     if isinstance(which, str):
         cls = getattr(importlib.import_module(PACKAGE), which.rpartition(".")[2])
@@ -146,5 +146,5 @@ def _from_pickle(which: str | type, found: Mapping[str, Any] | str) -> Any:
     return _made(cls, found)
 
 
-# Pickles name this function too: as ``weighbridge._from_pickle``, wherever it may be kept.
+# Pickles name this function too: as ``weighbridge._from_pickle``, whichever module it is in.
 _from_pickle.__module__ = PACKAGE

@@ -13,11 +13,12 @@ Class = TypeVar("Class", bound=type)
 
 
 def register_dataclass(cls: Class, data_fields: Sequence[str], meta_fields: Sequence[str]) -> Class:
-    """Make a dataclass a pytree whose structure says which class it is; pickled by public name.
+    """Make a dataclass a pytree whose structure names its class; pickled by its public name.
 
-    As ``jax.tree_util.register_dataclass``, whose structures (jax 0.10) compare equal for different
-    classes with the same number of leaves, if with different hashes: where two of them meet in a
-    table of compiled programs, one kernel may be given the program of another.
+    Like ``jax.tree_util.register_dataclass``. In jax 0.10 the structures of that function compare
+    equal for different classes with the same number of leaves, although their hashes differ. If two
+    such structures meet in a table of compiled programs, a kernel may get the program of another
+    kernel.
 
     Args:
         cls: the class.

@@ -1,8 +1,8 @@
-"""Random numbers on the host: every stream of them has a name, and no two have the same.
+"""Random numbers on the host: every stream has a name of its own.
 
-A counter-based generator (Philox) is named by a seed, by what its numbers are for, and by up to
-three more numbers: an island, a step, a chunk. Draws that are named apart are independent, in
-whatever order they are made, and a run that is resumed makes those that it would have made.
+A counter-based generator (Philox) is identified by a seed, by the purpose of its numbers, and by up
+to three more numbers, for example an island, a step or a chunk. Streams with different names are
+independent, in any order of drawing. A resumed run draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 @enum.unique
 class Stream(enum.IntEnum):
-    """What random numbers are for; one seed gives each of them numbers of its own."""
+    """The purpose of random numbers; one seed gives a separate stream for each purpose."""
 
     BATCHES = 1
     STEPS = 2
@@ -39,7 +39,7 @@ class Stream(enum.IntEnum):
 def random_numbers(
     seed: int, stream: Stream, first: int = 0, second: int = 0, third: int = 0
 ) -> np.random.Generator:
-    """The random numbers of a seed, for one purpose, and of up to three more names.
+    """A generator for a seed and a purpose, with up to three more identifying numbers.
 
     Salmon, Moraes, Dror & Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC '11.
 
@@ -48,7 +48,7 @@ def random_numbers(
     >>> len(set(draws)), draws[0] == draws[3]
     (3, True)
     """
-    # As arrays: a list of numbers, of which one is beyond 2^63, loses its last digits on the way.
+    # As arrays: in a list with a number above 2^63, NumPy would convert to floats and lose digits.
     key = np.array([int(seed), int(stream)], np.uint64)
     counter = np.array([0, int(first), int(second), int(third)], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -11,16 +11,16 @@ import numpy as np
 from weighbridge.core.errors import MethodError
 from weighbridge.core.types import Array
 
-# What sums of log-likelihoods over rows are good to, as a share of them.
+# Relative accuracy of sums of log-likelihoods over rows.
 ROUNDING = 1e-13
-# Particles up to which a square of their number is nothing.
+# Up to this number of particles, a matrix of particles x particles is cheap.
 FEW = 256
 
 
 def relative_weights(log_weights: Array) -> tuple[Array, Array]:
-    """Weights relative to the largest of them, and its logarithm; all 0 where there is none.
+    """Weights relative to the largest one, and its logarithm; all 0 if no weight is positive.
 
-    Sums of them neither overflow nor vanish, and compile faster than sums of logarithms.
+    Sums of relative weights do not overflow or vanish, and compile faster than logsumexp.
 
     >>> [value.tolist() for value in relative_weights(jnp.array([800.0, -jnp.inf]))]
     [[1.0, 0.0], 800.0]
@@ -50,7 +50,7 @@ def log_mean_exp(log_weights: Array) -> Array:
     return jnp.log(jnp.mean(weight)) + highest
 
 
-# Resampling: from a key and log weights to the indices of the survivors.
+# Resampling schemes: functions of a key and log weights that return the indices of survivors.
 
 
 def systematic(key: Array, log_weights: Array) -> Array:
@@ -66,7 +66,7 @@ def stratified(key: Array, log_weights: Array) -> Array:
 
 
 def multinomial(key: Array, log_weights: Array) -> Array:
-    """Resample independently; the noisiest, and the one whose theory is simplest."""
+    """Resample independently; this has the most noise and the simplest theory."""
     return _invert(jnp.sort(jax.random.uniform(key, log_weights.shape)), log_weights)
 
 
@@ -74,12 +74,12 @@ def residual(key: Array, log_weights: Array) -> Array:
     """Keep floor(num * weight) copies of each, and draw the rest by systematic resampling."""
     num = log_weights.shape[0]
     expected = num * jax.nn.softmax(log_weights)
-    # The small push keeps an expectation of exactly k from falling to k - 1 by rounding.
+    # The small addition avoids that rounding reduces an expectation of exactly k to k - 1 copies.
     copies = jnp.floor(expected + 1e-9).astype(int)
     rest = jnp.log(jnp.maximum(expected - copies, 0.0))
     rest = jnp.where(jnp.any(jnp.isfinite(rest)), rest, log_weights)
     kept = jnp.repeat(jnp.arange(num), copies, total_repeat_length=num)
-    # The remainder is a systematic draw of its own size: points beyond the kept ones.
+    # The remaining particles are a systematic draw of their own size, placed after the kept ones.
     missing = num - jnp.sum(copies)
     points = (jnp.arange(num) - (num - missing) + jax.random.uniform(key)) / jnp.maximum(missing, 1)
     drawn = _invert(jnp.clip(points, 0.0, 1.0), rest)
@@ -89,13 +89,13 @@ def residual(key: Array, log_weights: Array) -> Array:
 def _invert(points: Array, log_weights: Array) -> Array:
     share, _ = relative_weights(log_weights)
     if len(share) <= FEW:
-        # All sums and all comparisons at once are quicker to compile.
+        # Computing all sums and all comparisons at once compiles faster.
         cumulative = jnp.tril(jnp.ones((len(share), len(share)))) @ share
         chosen = jnp.sum(points[:, None] >= cumulative / cumulative[-1], axis=1)
     else:
         cumulative = jnp.cumsum(share)
         chosen = jnp.searchsorted(cumulative / cumulative[-1], points, side="right")
-    # Rounding may push a point beyond the last weight: the last particle with any takes it.
+    # Rounding may put a point above the last weight: use the last particle with a positive weight.
     weighted = jnp.where(jnp.isfinite(log_weights), jnp.arange(log_weights.shape[0]), 0)
     return jnp.minimum(chosen, jnp.max(weighted))
 
@@ -109,14 +109,14 @@ RESAMPLING: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def require_resampling(name: str) -> Callable[[Array, Array], Array]:
-    """The resampling scheme of this name, or an error that lists them."""
+    """The resampling scheme with this name, or an error that lists all schemes."""
     if name not in RESAMPLING:
         raise MethodError(f"resampling is {name!r}; it must be one of {sorted(RESAMPLING)}.")
     return RESAMPLING[name]
 
 
 def is_same(log_likelihoods: np.ndarray) -> bool:
-    """Whether log-likelihoods are all the same, to rounding.
+    """Whether all log-likelihoods are equal, up to rounding.
 
     >>> is_same(np.array([-1e6, -1e6 + 1e-8])), is_same(np.array([0.0, 1e-9]))
     (True, False)
@@ -128,7 +128,7 @@ def is_same(log_likelihoods: np.ndarray) -> bool:
 def systematic_indices(
     point: float, log_weights: np.ndarray, count: int | None = None
 ) -> np.ndarray:
-    """Systematic resampling on the host, by one uniform number.
+    """Systematic resampling on the host, with one uniform number.
 
     >>> systematic_indices(0.5, np.log([0.5, 0.25, 0.25]), 4)
     array([0, 0, 1, 2])
@@ -136,6 +136,6 @@ def systematic_indices(
     num = len(log_weights) if count is None else count
     cumulative = np.cumsum(np.exp(log_weights - np.max(log_weights)))
     points = (np.arange(num) + point) / num * cumulative[-1]
-    # Rounding may push a point beyond the last weight: the last one with any takes it.
+    # Rounding may put a point above the last weight: use the last particle with a positive weight.
     last = np.flatnonzero(np.isfinite(log_weights))[-1]
     return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last))

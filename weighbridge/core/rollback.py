@@ -1,4 +1,4 @@
-"""Taking back what was done to an object when it ends in an error, without a copy of it all."""
+"""Undo changes to an object after an error, without copying the whole object."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @contextlib.contextmanager
 def restored_on_error(thing: Any) -> Iterator[None]:
-    """A block after which, if it ends in an error, all attributes of an object are as before.
+    """A block that restores all attributes of an object if the block ends in an error.
 
-    Attributes that are lists and dicts may be changed within; other values may only be replaced.
+    Attributes that are lists or dicts may be changed in place; other values may only be replaced.
 
     >>> class Counter: total, seen = 0, [1]
     >>> counter = Counter(); counter.seen = [1]
@@ -28,7 +28,7 @@ def restored_on_error(thing: Any) -> Iterator[None]:
     except BaseException:
         vars(thing).clear()
         vars(thing).update(before)
-        for value, entries in held:  # in place: others may share it
+        for value, entries in held:  # in place: other objects may share it
             value.clear()
             if isinstance(value, list):
                 value.extend(entries)

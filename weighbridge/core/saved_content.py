@@ -1,7 +1,8 @@
-"""What a saved file must hold: declared once, as data, and checked in one place.
+"""The contents that a saved file must have: declared once, as data, and checked in one place.
 
-A digest tells damage, not a lie: whoever can write a file can write its digest too. So what was
-read is held against a declaration before anything is made of it, and what differs is named.
+A digest detects damage, but not forgery: anyone who can write a file can also write its digest.
+Therefore the contents are compared with a declaration before they are used, and differences are
+named.
 
     DECLARED = record({"rows": whole(), "error": real(0, nan=True), "flags": items(text())})
     DECLARED(metadata, "metadata")          # a ValueError names the entry and what it must be
@@ -17,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-# A check takes a value and the name of its place, and raises a ValueError if it does not fit.
+# A check takes a value and the name of its place, and raises a ValueError if the value is wrong.
 Check = Callable[[Any, str], None]
 
-# Whole numbers up to here are exact as floats too; nothing that is counted comes near.
+# Whole numbers up to this are exact as floats; no count in a file comes near it.
 MOST = 2**53
 LARGEST = float(np.finfo(np.float64).max)
-# Lists within lists beyond this are no contents of ours.
+# Lists that are nested more deeply than this are refused.
 DEEPEST = 50
 
 
@@ -44,12 +45,12 @@ def whole(least: int = 0, most: int = MOST) -> Check:
 
 
 def real(least: float = -LARGEST, most: float = LARGEST, *, nan: bool = False) -> Check:
-    """A number between two others, finite unless these say otherwise.
+    """A number between two bounds; by default, any finite number.
 
     Args:
-        least: the smallest that may be.
-        most: the largest.
-        nan: whether it may be unknown.
+        least: the smallest value allowed.
+        most: the largest value allowed.
+        nan: whether NaN (unknown) is allowed.
     """
 
     def check(value: Any, where: str) -> None:
@@ -62,13 +63,13 @@ def real(least: float = -LARGEST, most: float = LARGEST, *, nan: bool = False) -
 
 
 def text(value: Any, where: str) -> None:
-    """A text that can be written: half of a surrogate pair cannot."""
+    """A text that can be written as UTF-8; one with half of a surrogate pair cannot."""
     if not isinstance(value, str) or not _is_writable(value):
         raise _unexpected(value, where, "a text")
 
 
 def any_text(value: Any, where: str) -> None:
-    """A text that is only held against others, such as a file's name, which may be any bytes."""
+    """A text that is only compared with others, such as a file name, which may be any bytes."""
     if not isinstance(value, str):
         raise _unexpected(value, where, "a text")
 
@@ -90,7 +91,7 @@ def one_of(*choices: Any) -> Check:
 
 
 def maybe(inner: Check) -> Check:
-    """Something, or nothing."""
+    """A value of a given kind, or None."""
 
     def check(value: Any, where: str) -> None:
         if value is not None:
@@ -103,8 +104,8 @@ def items(inner: Check, *, different: bool = False) -> Check:
     """A list of any length.
 
     Args:
-        inner: what each of them must be.
-        different: whether none may come twice.
+        inner: the check of each item.
+        different: whether all items must differ.
     """
 
     def check(value: Any, where: str) -> None:
@@ -119,7 +120,7 @@ def items(inner: Check, *, different: bool = False) -> Check:
 
 
 def tuple_of(*inner: Check) -> Check:
-    """A list of so many things, each of its own kind."""
+    """A list of fixed length, with a separate check for each item."""
 
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(inner):
@@ -135,12 +136,12 @@ def record(
     optional: Mapping[str, Check] | None = None,
     others: Check | None = None,
 ) -> Check:
-    """Things by their names.
+    """Values by name.
 
     Args:
-        required: names that must be there.
-        optional: names that may be.
-        others: what is under other names; None allows no others.
+        required: names that must be present.
+        optional: names that may be present.
+        others: the check for all other names; None allows no other names.
     """
     known = {**required, **(optional or {})}
 
@@ -154,14 +155,14 @@ def record(
             text(name, f"a name in {where}")
             inner = known.get(name, others)
             if inner is None:
-                raise ValueError(f"{where} has an entry {name!r}, which belongs to something else")
+                raise ValueError(f"{where} has an entry {name!r}, which is not expected there")
             inner(item, f"{where}/{name}")
 
     return check
 
 
 def anything(value: Any, where: str, depth: int = 0) -> None:
-    """Plain values of any kind, texts of any kind too, not nested without end."""
+    """Plain values and texts of any kind, with limited nesting."""
     if depth > DEEPEST:
         raise ValueError(f"{where} is nested more than {DEEPEST} times")
     if isinstance(value, list):
@@ -175,15 +176,15 @@ def anything(value: Any, where: str, depth: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What an array must be.
+    """The properties that an array must have.
 
     Args:
-        kinds: of its numbers, as NumPy's letters: "f" (double precision), "i", "u", "b".
-        shape: its sizes: a number, or a name, the same for all arrays that have it. None leaves
-            out how many there are; a last ``...`` allows further ones.
-        least: the smallest that may be, by default the smallest finite number.
-        most: the largest, likewise.
-        nan: whether some may be unknown.
+        kinds: allowed kinds of numbers, as NumPy's letters: "f" (double precision), "i", "u", "b".
+        shape: its sizes: a number, or a name that stands for the same size in all arrays. None does
+            not check the shape; a last ``...`` allows further axes.
+        least: the smallest value allowed; by default the smallest finite number.
+        most: the largest value allowed; by default the largest finite number.
+        nan: whether NaN (unknown) is allowed.
     """
 
     kinds: str = "f"
@@ -193,7 +194,7 @@ class Numbers:
     nan: bool = False
 
     def check(self, array: np.ndarray, where: str, sizes: dict[str, int]) -> None:
-        """Refuse an array that is something else; learns sizes that are named for the first time.
+        """Refuse an array that does not fit; sizes with a new name are added to ``sizes``.
 
         >>> Numbers(shape=("draws",)).check(np.array([0.0, np.nan]), "log_weights", {})
         Traceback (most recent call last):
@@ -237,15 +238,15 @@ def check_arrays(
     declared: Mapping[str, Numbers],
     sizes: dict[str, int] | None = None,
 ) -> dict[str, int]:
-    """Hold arrays against what was declared of them.
+    """Compare arrays with their declarations.
 
     Args:
         arrays: by name.
-        declared: by a regular expression of their names, the first that fits decides.
-        sizes: those that are known by name.
+        declared: by a regular expression for their names; the first match is used.
+        sizes: sizes that are already known, by name.
 
     Returns:
-        All sizes that have a name.
+        All named sizes.
 
     >>> declared = {"a": Numbers(shape=("rows",)), "b": Numbers("i", ("rows",), least=0)}
     >>> check_arrays({"a": np.zeros(3), "b": np.arange(3)}, declared)
@@ -255,7 +256,7 @@ def check_arrays(
     for name, array in arrays.items():
         wanted = next((d for pattern, d in declared.items() if re.fullmatch(pattern, name)), None)
         if wanted is None:
-            raise ValueError(f"there is an array {name!r}, which belongs to something else")
+            raise ValueError(f"there is an array {name!r}, which is not expected here")
         wanted.check(array, name, sizes)
     return sizes
 

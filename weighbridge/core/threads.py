@@ -1,4 +1,4 @@
-"""The same work for several models, in threads: JAX lets go of the interpreter's lock."""
+"""The same work for several models, in threads: JAX releases the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Answer = TypeVar("Answer")
 def in_threads(
     function: Callable[[Thing], Answer], things: Mapping[str, Thing]
 ) -> dict[str, Answer]:
-    """Call a function for each of several things at the same time; an error names the thing.
+    """Call a function for several arguments at the same time; an error names the argument.
 
-    When it returns, or fails, no thread is at work any more.
+    When this returns or raises, no thread is running any more.
 
     >>> in_threads(len, {"a": [1, 2], "b": []})
     {'a': 2, 'b': 0}
     """
 
-    # What a thread is told by its context (such as to stop) is what this one is told.
+    # Each thread gets a copy of this thread's context, for example the request to stop.
     contexts = {name: contextvars.copy_context() for name in things}
 
     def call(name: str) -> Answer:

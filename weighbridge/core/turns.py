@@ -1,4 +1,4 @@
-"""Calls on one object that take turns, from whichever thread they come."""
+"""Calls on one object take turns, whichever threads they come from."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weighbridge.core.forking import WHAT_TO_DO
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# Those that the call of this context is within; threads that it starts have a copy of it.
+# Objects whose calls are running in this context; threads started from it get a copy.
 _within: contextvars.ContextVar[tuple[Turns, ...]] = contextvars.ContextVar("within", default=())
 
 
 class Turns:
-    """One call at a time on an object: others wait, and one within another is refused.
+    """One call at a time on an object: others wait, and a nested call is refused.
 
-    A copy, also one by way of a pickle, has turns of its own.
+    A copy, also one made by pickling, has turns of its own.
 
     Args:
-        what: names the object in messages.
+        what: name of the object in messages.
 
     >>> turns = Turns("This run")
     >>> turns.take(sum, [1, 2])
@@ -36,7 +36,7 @@ class Turns:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        # Its C code cannot be left half-way by a Ctrl-C, as a context manager in Python can.
+        # A lock's C code cannot be interrupted half-way by Ctrl-C, unlike a Python context manager.
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -49,17 +49,17 @@ class Turns:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> Result:
-        """Call a function when no other call is under way."""
+        """Call a function when no other call is running."""
         if self._process != os.getpid():
-            # Before the lock is asked for: the thread that held it is not in this process.
+            # Check before taking the lock: the thread that held it does not exist in this process.
             raise ForkError(
                 f"{self._what} was made by process {self._process}, of which this one "
-                f"({os.getpid()}) is a fork; what it needs did not come along. {WHAT_TO_DO}"
+                f"({os.getpid()}) is a fork; its threads were not copied. {WHAT_TO_DO}"
             )
         if self in _within.get():
             raise InUseError(
                 f"{self._what} was used within a call of its own update(), add(), result() or "
-                "save(), and has no state to tell before that ends. Call it afterwards."
+                "save(), and has no consistent state before that call ends. Call it afterwards."
             )
 
         def entered() -> Result:

@@ -1,4 +1,4 @@
-"""What every room agrees on: arrays, pytrees, log densities and kernels."""
+"""Types that all rooms use: arrays, pytrees, log densities and kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Array = jax.Array
 
 PyTree = Any
 
-# Told how far a method is: the power reached (1 is the end), log Z so far, the number of steps.
+# A progress callback: the power reached (1 is the end), log Z so far, the number of steps.
 Report = Callable[[float, float, int], None]
 
 
 @runtime_checkable
 class LogDensity(Protocol):
-    """A log density that can be called, and a pytree: what changes while sampling is a leaf."""
+    """A callable log density that is a pytree; what changes while sampling is a leaf."""
 
     def __call__(self, position: Array) -> Array:
         """Log density at an unconstrained position, up to a constant."""
@@ -38,7 +38,7 @@ class LogDensity(Protocol):
 class Kernel(Protocol):
     """One Markov move. A kernel is a pytree whose numeric fields are leaves.
 
-    Kernels are subclasses, which have the defaults that stand here and no others.
+    Kernels are subclasses and inherit the defaults defined here.
     """
 
     uses_batches: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class Kernel(Protocol):
     """Whether a position is a whole ensemble, walkers x coordinates."""
 
     target_acceptance: ClassVar[float | None] = None
-    """The acceptance that a warm-up tunes the field ``step_size`` to; None if it does not."""
+    """The acceptance to which a warm-up tunes the field ``step_size``; None for no tuning."""
 
     @property
     def uses_gradient(self) -> bool:
@@ -57,32 +57,32 @@ class Kernel(Protocol):
 
     @property
     def num_adapt(self) -> Any:
-        """Steps in which the kernel learns by itself: draws come after them."""
+        """Number of steps in which the kernel adapts itself; draws are taken after them."""
         return 0
 
     def tunable(self) -> tuple[Kernel, ...]:
-        """The kernels whose step size a warm-up tunes: itself, or those that it is made of."""
+        """The kernels whose step size a warm-up tunes: the kernel itself, or its parts."""
         return () if self.target_acceptance is None else (self,)
 
     def with_tunable(self, kernels: tuple[Kernel, ...]) -> Kernel:
-        """The same kernel with these in place of those of ``tunable``."""
+        """The same kernel with these in place of the kernels of ``tunable``."""
         return kernels[0] if kernels else self
 
     def tunable_acceptance(self, info: Any) -> tuple[tuple[Any, Any], ...]:
-        """Acceptance of each kernel of ``tunable`` in a step, and whether it moved at all."""
+        """For each kernel of ``tunable``: its acceptance in this step, and whether it was used."""
         return tuple((info.acceptance, True) for _ in self.tunable())
 
     @abstractmethod
     def init(self, position: Array, target: LogDensity) -> Any:
-        """The state at a position: what the next step needs."""
+        """The state at a position; it holds what the next step needs."""
         ...
 
     @abstractmethod
     def step(self, key: Array, state: Any, target: LogDensity) -> tuple[Any, Any]:
-        """One move: the new state, and the info that a diagnostic reads."""
+        """One move: the new state, and the info for diagnostics."""
         ...
 
     @abstractmethod
     def rescale(self, variance: Array | float) -> Kernel:
-        """The same kernel for a target whose variances are this many times as large."""
+        """The same kernel, adjusted to a target whose variances are larger by this factor."""
         ...

@@ -1,4 +1,4 @@
-"""Observations in memory: normalising them, checking rows, cutting blocks.
+"""Observations in memory: conversion to arrays, checks of rows, blocks of rows.
 
-Throughout, *values* are a pytree of NumPy arrays (float64, int64 or bool) with one leading axis.
+Here, *values* are a pytree of NumPy arrays (float64, int64 or bool) with one leading axis.
 """

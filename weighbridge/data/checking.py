@@ -1,4 +1,4 @@
-"""The row policy: blocks of a stream are held against the first, and bad rows are found."""
+"""The row policy: blocks of a stream must match the first block, and bad rows are found."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from weighbridge.data.columns import NumpyArray, row_name
 from weighbridge.data.quarantine import BadRow, Quarantine, Unread
 from weighbridge.data.values import Values, as_values, column_names, num_rows
 
-# From a block to the names of its columns that are read; None if all of them are, or may be.
+# Maps a block to the names of the columns that models read; None if all may be read.
 ColumnsRead = Callable[[Values], "set[str] | None"]
 RowPolicy = Literal["raise", "skip", "quarantine"]
 _Named = tuple[str, NumpyArray]
 
 
 class RowChecker:
-    """The gate that every block of a stream passes: same structure, no bad rows.
+    """Checks every block of a stream: same structure as the first, no bad rows.
 
     A bad row has a NaN or an infinity in a column that is read, or is flagged by `check_rows`.
-    After a DataError the checker is as it was before the block.
+    After a DataError the checker is unchanged.
 
     Args:
         on_bad_row: "raise" a DataError, "skip" the row and count it, or "quarantine" it: count it
             and append it to a file.
-        check_rows: maps a block (NaN rows included) to {reason: boolean mask of its bad rows}.
-        quarantine: that file, or a `Quarantine` that several checkers of the same rows share.
-        columns_read: tells the columns whose gaps make a row bad; all by default. It is asked
-            when there is a gap.
+        check_rows: maps a block (rows with NaN included) to {reason: boolean mask of its bad rows}.
+        quarantine: the file for bad rows, or a `Quarantine` that several checkers of the same rows
+            share.
+        columns_read: returns the columns in which a missing value makes a row bad; all by default.
+            It is called only for blocks with missing values.
 
     Attributes:
-        unread: rows, by their number in the stream, that could not be read as rows, and why.
-        gaps: columns with gaps in rows that were taken, because nobody reads them.
+        unread: rows that could not be parsed, by their number in the stream, with the reason.
+        gaps: columns with missing values in accepted rows, because no model reads them.
 
     >>> checker = RowChecker(on_bad_row="skip")
     >>> checker({"y": np.array([1.0, np.nan, 3.0])}), checker.rows_read, checker.rows_skipped
@@ -69,9 +70,9 @@ class RowChecker:
 
         Args:
             values: the block.
-            unusable: rows that another checker of the same rows has found bad: they are left out
-                and counted here too, and are that one's to put aside.
-            shown: the same rows as they came, to be put aside; by default the block.
+            unusable: rows that another checker of the same rows has found bad. They are left out
+                and counted here too, but the other checker writes them to the quarantine.
+            shown: the same rows in their original form, for the quarantine; by default the block.
         """
         values = as_values(values, self.rows_read)
         names = column_names(values)
@@ -83,7 +84,7 @@ class RowChecker:
             leaves = self._match(structure, raw, treedef)
             values = tree_util.tree_unflatten(treedef, leaves)
         rows = num_rows(values)
-        if rows == 0:  # too little to fix the structure by
+        if rows == 0:  # an empty block does not define the structure
             return values
         flags = self._flags(values, rows)
         counted, uncounted = self._split(values, list(zip(names, raw)))
@@ -110,7 +111,7 @@ class RowChecker:
         return values
 
     def find_bad(self, values: Values) -> NumpyArray:
-        """Which rows of a block are bad; nothing is counted, raised or put aside.
+        """Which rows of a block are bad; nothing is counted, raised or quarantined.
 
         >>> RowChecker().find_bad({"y": np.array([1.0, np.nan])})
         array([False,  True])
@@ -122,11 +123,11 @@ class RowChecker:
 
     @property
     def rows_left_out(self) -> int:
-        """Bad rows so far, skipped or quarantined."""
+        """Number of bad rows so far, skipped or quarantined."""
         return self.rows_skipped + self.rows_quarantined
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs, as plain JSON-able values."""
+        """The state for a checkpoint, as values that JSON can hold."""
         known = self._structure
         structure = None if known is None else [[n, list(shape), kind] for n, shape, kind in known]
         return {
@@ -139,19 +140,19 @@ class RowChecker:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from a state that `state` returned."""
         structure = state["structure"]
         self._structure = structure and [(n, tuple(shape), kind) for n, shape, kind in structure]
-        self._treedef = None  # taken from the next block, whose names are compared
+        self._treedef = None  # set by the next block, after comparing names
         self.rows_read = int(state["rows_read"])
         self.rows_skipped = int(state["rows_skipped"])
         self.rows_quarantined = int(state["rows_quarantined"])
-        self.gaps = {str(name) for name in state.get("gaps", ())}  # older files have none
+        self.gaps = {str(name) for name in state.get("gaps", ())}  # missing in older files
         if self.quarantine is not None:
             self.quarantine.resume(int(state["quarantine_size"]))
 
     def _split(self, values: Values, named: list[_Named]) -> tuple[list[_Named], list[_Named]]:
-        """The columns whose gaps count, and those that nobody reads."""
+        """The columns in which missing values count, and those that no model reads."""
         if self.columns_read is None or not isinstance(values, dict):
             return named, []
         if all(_all_finite(leaf) for _, leaf in named):
@@ -159,7 +160,7 @@ class RowChecker:
         read = self.columns_read(values)
         if read is None:
             return named, []
-        # Leaves come in the order of the sorted names, several for a column that is a tree.
+        # Leaves are in the order of the sorted names; a column that is a tree has several leaves.
         owners = [n for n in sorted(values) for _ in tree_util.tree_leaves(values[n])]
         counted = [one for owner, one in zip(owners, named, strict=True) if owner in read]
         return counted, [one for owner, one in zip(owners, named) if owner not in read]
@@ -205,13 +206,13 @@ class RowChecker:
         quarantine.add(self.rows_read, bad)
 
     def _may_have_gaps(self, leaf: NumpyArray) -> bool:
-        """Whether a column may be of floats only because of gaps; not all need be in this piece."""
+        """Whether a column may be floats only because of missing values, here or in other rows."""
         return self.on_bad_row != "raise" or not _all_finite(leaf)
 
     def _match(
         self, structure: list[tuple[str, tuple[int, ...], str]], raw: list[NumpyArray], treedef: Any
     ) -> list[NumpyArray]:
-        """The leaves in the types of the first block; DataError if they do not fit it."""
+        """The leaves, converted to the types of the first block; DataError if they do not fit."""
         expected = self._structure or []
         here = f"in the block that starts at {row_name(self.rows_read)}"
         names, now = [entry[0] for entry in expected], [entry[0] for entry in structure]
@@ -229,7 +230,7 @@ class RowChecker:
                     f"Column {name!r} changed shape {here}: expected {shape} per row, got "
                     f"{new_shape}. Give every row the same number of features."
                 )
-            # A column of true/false whose first block had a bad row began as floats.
+            # A true/false column whose first block had a bad row was read as floats.
             bools = new_kind == "bool" and self.on_bad_row != "raise"
             if kind == "float64" and (new_kind == "int64" or bools):
                 leaf = leaf.astype(np.float64)
@@ -238,8 +239,8 @@ class RowChecker:
                 if np.isin(filled, (0.0, 1.0)).all():
                     leaf = filled.astype(np.bool_)
             elif (kind, new_kind) == ("int64", "float64") and self._may_have_gaps(leaf):
-                # Whole numbers are floats where there are gaps, here or in rows that they came
-                # with: the gaps are bad rows.
+                # Whole numbers with missing values, in this block or in rows read together with it,
+                # are stored as floats. The missing values are bad rows.
                 filled = np.where(np.isfinite(leaf), leaf, 0.0)
                 if (filled == np.round(filled)).all() and (np.abs(filled) < 2.0**53).all():
                     leaf = filled.astype(np.int64)

@@ -1,4 +1,4 @@
-"""One column of observations, whatever holds it, as an array of float64, int64 or bool."""
+"""Convert one column of observations, in any container, to float64, int64 or bool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UnusableColumnError(DataError):
 
 
 def row_name(index: int) -> str:
-    """How messages name a row."""
+    """The name of a row in messages."""
     return f"row {index} (counting from 0)"
 
 
@@ -41,7 +41,7 @@ def _unusable(name: str, kind: str, detail: str = "") -> UnusableColumnError:
 
 
 def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
-    """A column as an array; UnusableColumnError, which names it, if it does not hold numbers."""
+    """A column as an array, or an UnusableColumnError if it does not hold numbers."""
     if is_a(leaf, "pandas", "Series", "Index"):
         leaf = _from_pandas(leaf, name)
     elif is_a(leaf, "polars", "Series"):
@@ -67,9 +67,9 @@ def as_array(leaf: Any, name: str, first_row: int) -> NumpyArray:
     dtype = array.dtype
     if dtype == np.bool_:
         return own(array)
-    if dtype.kind == "m":  # which NumPy counts among the integers
+    if dtype.kind == "m":  # NumPy treats time differences as integers
         raise _unusable(name, "date or time")
-    # jax's issubdtype also knows bfloat16 and int4, which NumPy takes for raw bytes.
+    # jax's issubdtype also recognises bfloat16 and int4, which NumPy treats as raw bytes.
     if jnp.issubdtype(dtype, np.floating):
         return own(array.astype(np.float64, copy=False))
     if jnp.issubdtype(dtype, np.integer):
@@ -86,8 +86,8 @@ def _from_pandas(series: Any, name: str) -> Any:
     if is_a(dtype, "pandas", "CategoricalDtype"):
         if dtype.categories.dtype.kind not in "iufb":
             raise _unusable(name, "categorical")
-        return np.asarray(series)  # the categories are numbers, and these are what it holds
-    if dtype.kind in "Mm":  # with a time zone it would become an array of objects
+        return np.asarray(series)  # the categories are numbers: use them
+    if dtype.kind in "Mm":  # with a time zone, to_numpy returns objects
         raise _unusable(name, "date or time")
     if dtype.kind in "iufb" and hasattr(dtype, "numpy_dtype"):
         if series.isna().any():
@@ -110,7 +110,7 @@ def _from_polars(series: Any, name: str) -> Any:
     numeric = dtype.is_float() or dtype.is_integer() or is_a(dtype, "polars", "Boolean")
     if dtype.is_decimal() or is_a(dtype, "polars", "Null") or (numeric and series.null_count()):
         return series.cast(require("polars").Float64).to_numpy()
-    if numeric and not is_a(dtype, "polars", "Int128", "UInt128"):  # NumPy ends at 64 bits
+    if numeric and not is_a(dtype, "polars", "Int128", "UInt128"):  # NumPy has at most 64 bits
         return series.to_numpy()
     objects = np.empty(len(series), dtype=object)
     objects[:] = series.to_list()
@@ -143,7 +143,7 @@ def _from_arrow(column: Any, name: str) -> NumpyArray:
 
 
 def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
-    """Numbers held as objects, with None and NA for missing; DataError at the first other."""
+    """Numbers held as objects, None and NA as NaN; DataError at the first other object."""
     items = array.reshape(-1).tolist()
     missing = [item is None or type(item).__name__ == "NAType" for item in items]
     number = (numbers.Real, decimal.Decimal, np.bool_)
@@ -152,7 +152,7 @@ def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
         for position, item in enumerate(items)
         if not (missing[position] or isinstance(item, number))
     ]
-    if offending:  # name the first that does not even look like a number
+    if offending:  # prefer a value that float() rejects
         position = next((p for p in offending if not looks_numeric(items[p])), offending[0])
         row = first_row + position // (array.size // len(array))
         detail = f": {items[position]!r} at {row_name(row)}"
@@ -172,7 +172,7 @@ def _from_objects(array: NumpyArray, name: str, first_row: int) -> NumpyArray:
 
 
 def _kind_of(item: Any) -> str:
-    """What an object that is no number is called."""
+    """The kind of an object that is not a number."""
     if isinstance(item, str | bytes):
         return "text"
     is_time = isinstance(item, datetime.date | datetime.time | datetime.timedelta)

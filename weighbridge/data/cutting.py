@@ -1,4 +1,4 @@
-"""Blocks of values cut, joined and padded to the number of rows that is wanted."""
+"""Cut, join and pad blocks of values to a given number of rows."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def split(values: Values, size: int) -> Iterator[Values]:
 
 
 def rechunk(blocks: Iterable[Values], size: int | Callable[[int], int]) -> Iterator[Values]:
-    """Cut a stream of blocks anew into chunks of exactly `size` rows and one last, shorter one.
+    """Cut a stream of blocks into chunks of exactly `size` rows; the last may be shorter.
 
     Args:
         blocks: values of any number of rows.
-        size: rows per chunk, or a function of the rows in all chunks before.
+        size: rows per chunk, or a function of the number of rows in all earlier chunks.
 
     Returns:
-        The chunks, in order; a chunk that lies within one block is a view of it.
+        The chunks, in order; a chunk inside a single block is a view of it.
 
     >>> list(rechunk([np.arange(3), np.arange(3, 5)], 2))
     [array([0, 1]), array([2, 3]), array([4])]
@@ -73,7 +73,7 @@ def _rechunk(blocks: Iterable[Values], size_after: Callable[[int], int]) -> Iter
 
 
 def join(pieces: Sequence[Values]) -> Values:
-    """One block of several, one after the other; a single one is not copied."""
+    """Join several blocks to one; a single block is not copied."""
     if len(pieces) == 1:
         return pieces[0]
     return tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *pieces)
@@ -87,7 +87,7 @@ def pad(values: Values, weight: NumpyArray, size: int) -> tuple[Values, NumpyArr
     Args:
         values: at least one and at most `size` rows.
         weight: one weight per row.
-        size: the number of rows wanted.
+        size: the requested number of rows.
 
     Returns:
         The padded values and weights.
@@ -107,9 +107,9 @@ def pad(values: Values, weight: NumpyArray, size: int) -> tuple[Values, NumpyArr
 
 
 def check_weight(weight: NumpyArray, rows: int) -> None:
-    """DataError unless there is one weight per row."""
+    """Raise a DataError unless there is one weight per row."""
     if np.shape(weight) != (rows,):
         raise DataError(
-            f"weight has shape {np.shape(weight)}, and there are {rows} rows. "
+            f"weight has shape {np.shape(weight)}, but there are {rows} rows. "
             f"Pass one weight per row, shape ({rows},)."
         )

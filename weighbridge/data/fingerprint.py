@@ -1,4 +1,4 @@
-"""A fingerprint of rows: tells whether two results were made on the same data."""
+"""A fingerprint of rows shows whether two results were computed on the same data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jax import tree_util
 from weighbridge.core.pickling import travels
 from weighbridge.data.values import column_names, num_rows
 
-# Columns whose pairs are looked at; of more, each by itself.
+# Pairs of columns are hashed up to this number of columns; further columns only by themselves.
 PAIRED = 16
-# Values that are hashed at once: they stay in the processor's cache.
+# Number of values hashed at once; they fit into the processor's cache.
 BLOCK_VALUES = 16_384
-# Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators": how bits are mixed.
+# Mixing of bits: Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators".
 STEP = np.uint64(0x9E3779B97F4A7C15)
 MIX = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
@@ -32,21 +32,23 @@ Column = tuple[tuple[int, ...], int, int | None]
 @travels()
 @dataclass(frozen=True)
 class Fingerprint:
-    r"""What is remembered of the rows that a model was weighed on.
+    r"""A fingerprint of the rows on which a model was weighed.
 
-    For each column the sum over rows of a hash of the row's numbers, modulo 2^64, and for each pair
-    of columns the sum of the product of their hashes:
+    For each column, the sum over rows of a hash of the row's numbers, modulo 2^64; for each pair of
+    columns, the sum of the products of their hashes:
 
     .. math:: D_c = \sum_i w_i h(x_{ic}), \qquad D_{cd} = \sum_i w_i h(x_{ic}) h(x_{id})
 
-    Neither how the rows are cut into blocks nor their order matters, and a row of weight 2 is the
-    same as two rows; that columns belong together row by row does matter. Where the order has a
-    meaning (a likelihood that does not factorise) there is a sum with the row's place in it too.
+    The fingerprint does not depend on the blocks or on the order of the rows, and a row of weight 2
+    equals two rows. It does depend on which values are in the same row. Where the order has a
+    meaning (a likelihood that does not factorise), there is also a sum that includes each row's
+    position.
 
     Attributes:
-        num_rows: rows that were seen.
-        columns: of each, by name: its shape in one row, its sum, and that with the places or None.
-        pairs: sums of pairs of columns.
+        num_rows: number of rows.
+        columns: for each column, by name: its shape in one row, its sum, and the sum with positions
+            or None.
+        pairs: sums for pairs of columns.
 
     >>> rows = {"x": np.array([[1.0, 2.0], [3.0, 4.0]]), "y": np.array([5, 6])}
     >>> seen = Fingerprint().add(rows, np.ones(2))
@@ -64,12 +66,12 @@ class Fingerprint:
     pairs: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, values: Any, weight: np.ndarray, *, ordered: bool = False) -> Fingerprint:
-        """The fingerprint of these rows, too.
+        """The fingerprint of the rows so far and these rows.
 
         Args:
             values: the rows, a pytree of arrays.
-            weight: how often each of them counts.
-            ordered: whether their order has a meaning.
+            weight: how often each row counts.
+            ordered: whether the order of the rows has a meaning.
         """
         names, leaves = column_names(values), tree_util.tree_leaves(values)
         shapes = {name: leaf.shape[1:] for name, leaf in zip(names, leaves)}
@@ -105,7 +107,7 @@ class Fingerprint:
         return Fingerprint(self.num_rows + later.num_rows, columns, pairs)
 
     def differences(self, other: Fingerprint) -> list[str]:
-        """What differs, in words; columns of another name or shape are not compared."""
+        """The differences, in words; columns with another name or shape are not compared."""
         common = [
             name
             for name, (shape, *_) in self.columns.items()
@@ -125,10 +127,10 @@ class Fingerprint:
         return sorted(found)
 
     def same_beside_features(self, other: Fingerprint) -> list[str]:
-        """Columns that agree, where all that differ may be other features of the same rows.
+        """Columns that agree, if all columns that differ may be other features of the same rows.
 
-        Those hold several numbers a row, as a matrix of features does. Nobody but the user knows
-        whether they are: a target may have several numbers too.
+        Features have several numbers per row, as a matrix of features does. Only the user knows
+        whether such columns are features: a response may have several numbers per row too.
 
         >>> x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
         >>> seen = Fingerprint().add({"x": x, "y": y}, np.ones(3))
@@ -143,7 +145,7 @@ class Fingerprint:
         return [] if unlike else sorted(alike)
 
     def plain(self) -> dict[str, Any]:
-        """Its entries, for a file."""
+        """Its entries as plain values, for a file."""
         return {
             "num_rows": self.num_rows,
             "columns": [
@@ -155,7 +157,7 @@ class Fingerprint:
 
     @staticmethod
     def from_plain(entries: Mapping[str, Any]) -> Fingerprint:
-        """A fingerprint from what ``plain`` gave.
+        """A fingerprint from the entries that ``plain`` returned.
 
         >>> seen = Fingerprint().add(np.array([1.0, 2.0]), np.ones(2), ordered=True)
         >>> Fingerprint.from_plain(seen.plain()) == seen
@@ -178,8 +180,8 @@ def _blocks(leaves: list[np.ndarray]) -> Iterator[tuple[int, int]]:
 
 
 def _row_hashes(leaf: np.ndarray) -> np.ndarray:
-    """A hash of each row's numbers; the same for whole numbers and for floats of their value."""
-    # Adding zero makes 0 of -0, which is the same number.
+    """A hash of each row's numbers; equal for whole numbers and for floats of the same value."""
+    # Adding zero turns -0.0 into 0.0, which is the same number.
     numbers = np.ascontiguousarray(leaf.reshape(len(leaf), -1), np.float64) + 0.0
     words = numbers.view(np.uint64)
     places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * STEP
@@ -187,14 +189,14 @@ def _row_hashes(leaf: np.ndarray) -> np.ndarray:
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:
-    """64 bits in which each depends on every bit of what came in."""
+    """Mix 64 bits so that each output bit depends on every input bit."""
     for shift, factor in MIX:
         words = (words ^ (words >> shift)) * factor
     return np.asarray(words ^ (words >> LAST_SHIFT))
 
 
 def _counts(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How often each row counts; where that is no whole number, once, with the weight mixed in."""
+    """How often each row counts; for a fractional weight: once, with the weight hashed too."""
     whole = (weight == np.floor(weight)) & (weight < WHOLE)
     counts = np.where(whole, weight, 1.0).astype(np.uint64)
     bits = np.ascontiguousarray(weight, np.float64).view(np.uint64)

@@ -1,4 +1,4 @@
-"""Rows with their predecessors, so that autoregressive models are models of single rows."""
+"""Rows with their predecessors: autoregressive models become models of single rows."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from weighbridge.data.values import (
 
 
 def lagged(data: Any, order: int) -> Any:
-    r"""A series as rows that carry their predecessors, for conditionally Markov models.
+    r"""Turn a series into rows that include their predecessors, for conditionally Markov models.
 
     .. math:: \log p(y_{k+1}, \ldots, y_n | y_1, \ldots, y_k, \theta)
               = \sum_{t > k} \log p(y_t | y_{t-1}, \ldots, y_{t-k}, \theta)
 
-    is a sum over rows again, which may be weighed one by one, in mini-batches and in any order.
-    The first k rows are predecessors only: the evidence is conditional on them. Models are
-    compared on the same rows, so give all of them those of the largest order.
+    is a sum over rows. So the rows can be used one by one, in mini-batches and in any order. The
+    first k rows are only predecessors: the evidence is conditional on them. Models are compared on
+    the same rows, so use the largest order for all of them.
 
-    A row of a plain array (or a tuple) is ``{"value": y_t, "past": [y_{t-1}, ..., y_{t-k}]}``, the
-    most recent first. A row of named columns keeps them and has their predecessors by name,
-    ``{"x": x_t, "y": y_t, "past": {"x": [x_{t-1}, ...], "y": [y_{t-1}, ...]}}``. Row i of the
-    result is row i + k of the series. A row of which a predecessor is missing (NaN) is a bad row
-    like one that is missing itself.
+    A row of a plain array (or a tuple) is ``{"value": y_t, "past": [y_{t-1}, ..., y_{t-k}]}``, with
+    the most recent value first. A row of named columns keeps them and adds their predecessors by
+    name, ``{"x": x_t, "y": y_t, "past": {"x": [x_{t-1}, ...], "y": [y_{t-1}, ...]}}``. Row i of the
+    result is row i + k of the series. A row with a missing predecessor (NaN) is a bad row, like a
+    row that is missing itself.
 
-    A column ``weight`` may only be 0 or 1, for a series has no repeated rows: with 0 a row is a
-    predecessor and nothing else, such as the first rows of each of several series in a sequence.
+    A column ``weight`` may only be 0 or 1, because a series has no repeated rows. A row of weight 0
+    is only a predecessor, such as the first rows of each of several series in a sequence.
 
     Columns that do not hold numbers are left out, with a warning.
 
     Args:
-        data: what ``wb.evidence`` takes: an array or a pytree of arrays, a data frame, a file, or
-            an iterator of chunks, across whose boundaries nothing is lost.
-        order: how many predecessors k a row has.
+        data: any data that ``wb.evidence`` accepts: an array or a pytree of arrays, a data frame, a
+            file, or an iterator of chunks; rows at the boundaries of chunks are kept.
+        order: number k of predecessors of a row.
 
     Returns:
-        Arrays, as views of the data, if these are in memory in one piece; otherwise a source that
-        reads them as it goes. Both are data for ``wb.evidence`` and ``wb.compare``. For
-        ``wb.Online`` take a ``wb.Lagged``.
+        Arrays, as views of the data, if the data are in memory in one piece; otherwise a source
+        that computes them while reading. Both are data for ``wb.evidence`` and ``wb.compare``. For
+        ``wb.Online`` use a ``wb.Lagged``.
 
     >>> lagged([1.0, 2.0, 3.0, 4.0], order=2)
     {'value': array([3., 4.]), 'past': array([[2., 1.],
@@ -85,7 +85,7 @@ def lagged(data: Any, order: int) -> Any:
 
 
 class _Shifted(Mapping[int, Unread]):
-    """What is told of rows, where the first ones have gone."""
+    """Information about unread rows, with row numbers shifted because the first rows are gone."""
 
     def __init__(self, unread: Mapping[int, Unread], gone: int) -> None:
         self._unread, self._gone = unread, gone
@@ -101,16 +101,16 @@ class _Shifted(Mapping[int, Unread]):
 
 
 class Lagged:
-    """Chunks of a series to rows as ``wb.lagged`` makes them, remembering the last rows between.
+    """Turns chunks of a series into rows like ``wb.lagged``, and keeps the last rows in between.
 
     For ``wb.Online``, whose updates come one by one: ``online.update(lags(chunk))``. The first
-    ``order`` rows give no row of the result, for they have too few predecessors.
+    ``order`` rows give no rows of the result, because they have too few predecessors.
 
     Attributes:
-        order: how many predecessors a row has.
-        tail: the last rows of the series, ``order`` of them or as many as there were; None before
-            the first. Save it beside the run to go on later, with ``Lagged(order, tail)``; set it
-            back where an update failed and its chunk comes again.
+        order: number of predecessors of a row.
+        tail: the last rows of the series, at most ``order`` of them; None before the first chunk.
+            Save it with the run to continue later, with ``Lagged(order, tail)``. If an update
+            failed and its chunk will be given again, set it back to its earlier value.
 
     >>> lags = Lagged(order=1)
     >>> lags([1.0, 2.0, 3.0])["past"].tolist(), lags.tail
@@ -125,7 +125,7 @@ class Lagged:
         self._reader = TableReader()
 
     def __call__(self, chunk: Any) -> Values:
-        """The rows that a chunk completes; on an error the tail is as before."""
+        """The rows that a chunk completes; after an error the tail is unchanged."""
         with self._reader.undoable():
             known = len(self._reader.left_out)
             values = self._reader(chunk)
@@ -133,7 +133,7 @@ class Lagged:
         if self.tail is not None:
             values = join([self.tail, _like(values, self.tail)])
         rows = _with_past(values, self.order)
-        if num_rows(values):  # an empty list says nothing about the columns
+        if num_rows(values):  # an empty list does not define the columns
             self.tail = _last(values, self.order)
         return rows
 
@@ -145,7 +145,7 @@ def _check_order(order: Any) -> int:
         count = 0
     if isinstance(order, bool) or count < 1:
         raise DataError(
-            f"order must be a whole number of at least 1, how many predecessors a row has; not "
+            f"order must be a whole number of at least 1, the number of predecessors of a row; not "
             f"{order!r}. Rows without predecessors need no wb.lagged."
         )
     return count
@@ -154,13 +154,13 @@ def _check_order(order: Any) -> int:
 def _check_length(rows: int, order: int) -> None:
     if rows <= order:
         raise DataError(
-            f"The series has {rows} rows, and with order={order} the first {order} are "
+            f"The series has {rows} rows, but with order={order} the first {order} are "
             f"predecessors only: give at least {order + 1} rows, or a smaller order."
         )
 
 
 def _tell_left_out(names: list[str]) -> None:
-    """Say which columns are not among the rows: there is no result that could tell it."""
+    """Warn about columns that were left out, since there is no result that could list them."""
     for remark in columns_remark(names):
         warnings.warn(f"wb.lagged: {remark}", UserWarning, stacklevel=3)
 
@@ -176,12 +176,12 @@ def _lag_blocks(source: Source, order: int) -> Iterator[Values]:
 
 
 def _last(values: Values, order: int) -> Values:
-    # A copy: a view would hold the whole chunk in memory, and change with it.
+    # A copy: a view would keep the whole chunk in memory, and would change with it.
     return tree_util.tree_map(lambda leaf: leaf[-order:].copy(), values)
 
 
 def _like(values: Values, tail: Values) -> Values:
-    """The values in the types of the tail; DataError if they are of another make."""
+    """The values, converted to the types of the tail; DataError if their structure differs."""
     if num_rows(values) == 0:
         return tree_util.tree_map(lambda leaf: leaf[:0], tail)
     expected, names = column_names(tail), column_names(values)
@@ -207,7 +207,7 @@ def _like(values: Values, tail: Values) -> Values:
 
 
 def _with_past(values: Values, order: int) -> Values:
-    """Rows from the one after the first ``order`` on, each with its predecessors."""
+    """The rows after the first ``order``, each with its predecessors."""
 
     def past(leaf: NumpyArray) -> NumpyArray:
         if len(leaf) <= order:
@@ -219,7 +219,9 @@ def _with_past(values: Values, order: int) -> Values:
     if not isinstance(values, dict):
         return {"value": present, "past": tree_util.tree_map(past, values)}
     if "past" in values:
-        raise DataError("A column is named 'past', as the predecessors will be. Rename it.")
+        raise DataError(
+            "A column is named 'past', which is reserved for the predecessors. Rename it."
+        )
     series = {name: column for name, column in values.items() if name != "weight"}
     if "weight" in values:
         _check_weight(values["weight"])
@@ -230,7 +232,7 @@ def _with_past(values: Values, order: int) -> Values:
 
 def _check_weight(weight: Any) -> None:
     for leaf in tree_util.tree_leaves(weight):
-        # A missing weight makes a bad row, which is dealt with where rows are checked.
+        # A missing weight makes a bad row, which is handled where rows are checked.
         wrong = np.isfinite(leaf) & (leaf != 0) & (leaf != 1)
         if wrong.any():
             raise DataError(

@@ -1,4 +1,4 @@
-"""Bad rows set aside: a file of JSON lines that says of each what it held and what was wrong."""
+"""Quarantine of bad rows: a JSON-lines file with the contents of each row and the reason."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from weighbridge.core.errors import DataError
 
 
 class Unread(NamedTuple):
-    """A row that could not be read as one: why, its text, and where it stands.
+    """A row that could not be parsed: the reason, its text, and its place.
 
     Attributes:
         reason: what is wrong with it.
-        text: the row as it stands in the file.
-        line: its number, from 1.
+        text: the row as written in the file.
+        line: its line number, from 1.
         file: the name of the file; empty for a stream.
     """
 
@@ -30,7 +30,7 @@ class Unread(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be used: its number in the stream, why, its columns, and where from."""
+    """A row that cannot be used: its number in the stream, the reason, its columns, its place."""
 
     row: int
     reason: str
@@ -39,17 +39,17 @@ class BadRow(NamedTuple):
 
 
 class Quarantine:
-    """A file that bad rows are appended to, one line of JSON each.
+    """A file to which bad rows are appended, one line of JSON each.
 
-    A line is ``{"row": 7, "reason": "column 'y' is nan", "values": {"y": "NaN"}}``: rows count
-    from 0, and NaN and infinities are written as text, which every JSON reader accepts. One of a
-    file that could not be read as a row has its "text", "file" and "line" as well. Lines are
-    on the disk before `add` returns; when they cannot be written the file is as it was. Nothing
-    that stands in the file is ever removed, and what a resumed run meets again is not written
-    again: a line is left out if it stands after the `size` that `resume` is told.
+    A line is ``{"row": 7, "reason": "column 'y' is nan", "values": {"y": "NaN"}}``. Rows count from
+    0; NaN and infinities are written as text, which every JSON reader accepts. A row of a file that
+    could not be parsed also has its "text", "file" and "line". The lines are on the disk before
+    `add` returns; if they cannot be written, the file is unchanged. Nothing in the file is ever
+    removed. A resumed run does not write rows again: lines after the `size` that `resume` gets are
+    not repeated.
 
     Args:
-        path: the file; it is made when the first bad row comes.
+        path: the file; it is created with the first bad row.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ class Quarantine:
         self.path = Path(path)
         self._first_row = -1
         self._known: set[bytes] = set()  # lines of the latest block
-        self._replayed: set[bytes] = set()  # lines that a resumed run will meet again
+        self._replayed: set[bytes] = set()  # lines that a resumed run will produce again
         self._mend()
 
     @property
@@ -77,8 +77,9 @@ class Quarantine:
     def add(self, first_row: int, rows: Sequence[BadRow]) -> None:
         """Append the bad rows of a block.
 
-        Several models may check the same blocks in turn, and a further round of islands reads them
-        all again: a row of an earlier block, and a line already written for this one, is left out.
+        Several models may check the same blocks in turn, and a further round of islands reads all
+        blocks again. Therefore rows of an earlier block, and lines already written for this block,
+        are left out.
 
         Args:
             first_row: number of the block's first row.
@@ -94,9 +95,9 @@ class Quarantine:
         self._replayed.difference_update(lines)
 
     def set_aside(self, file: str, reason: str) -> None:
-        """Append that a file could not be read, or not to its end; once is enough.
+        """Append a line for a file that could not be read, or not to its end; never twice.
 
-        Its line has no row and no values: ``{"row": null, "reason": ..., "values": {}, "file":
+        The line has no row and no values: ``{"row": null, "reason": ..., "values": {}, "file":
         ...}``.
         """
         content: dict[str, Any] = {"row": None, "reason": reason, "values": {}, "file": file}
@@ -108,7 +109,7 @@ class Quarantine:
         self._append(line)
 
     def resume(self, size: int) -> None:
-        """Go on from when the file had this many bytes: later lines in it are not repeated."""
+        """Continue from when the file had this many bytes; later lines in it are not repeated."""
         self._first_row = -1
         self._known, self._replayed = set(), set()
         if self.size > size:
@@ -128,16 +129,16 @@ class Quarantine:
                 if self.size > size:
                     os.truncate(self.path, size)
             raise DataError(
-                f"Could not write bad rows to {self.path}: {error.strerror or error}. They have "
-                "not been taken: make room or name another file, and give the rows again."
+                f"Could not write bad rows to {self.path}: {error.strerror or error}. The rows "
+                "were not used: make room or name another file, and give the rows again."
             ) from error
 
     def _mend(self) -> None:
-        """Refuse a file of another kind; cut off a last line that a crash left unfinished."""
+        """Refuse a file of another kind; remove an incomplete last line, left by a crash."""
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise DataError(
-                f"Could not write bad rows to {self.path}: it is a folder, or stands in one that "
-                "does not exist. Name a file in a folder that does."
+                f"Could not write bad rows to {self.path}: it is a folder, or its folder does not "
+                "exist. Name a file in an existing folder."
             )
         if not self.size:
             return
@@ -179,7 +180,7 @@ def _is_line(text: bytes) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The same with text for the numbers that JSON has no word for."""
+    """The same value, with text in place of numbers that JSON cannot represent."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):

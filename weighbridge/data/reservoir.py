@@ -1,4 +1,4 @@
-"""Rows of a stream that are kept, in bounded memory: a uniform sample, or those of late."""
+"""Rows of a stream kept in bounded memory: a uniform sample, or the recent rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from weighbridge.data.cutting import check_weight, split
 from weighbridge.data.values import Values, num_rows
 
 _PIECE_ROWS = 1 << 18
-# Rows that count less than this share of a new one are no longer kept.
+# Rows whose weight is below this share of a new row's are dropped.
 NEGLIGIBLE = 2.0**-20
 
 
 class _KeptRows:
-    """Rows in arrays, one for each leaf and one for their weights."""
+    """Kept rows, as one array per leaf and one for their weights."""
 
     def __init__(self) -> None:
         self.num_seen = 0
@@ -38,9 +38,9 @@ class _KeptRows:
         raise NotImplementedError
 
     def _columns(self, values: Values, weight: NumpyArray) -> list[NumpyArray]:
-        """The leaves of a block and its weights, if they fit the rows before; else a DataError."""
+        """The leaves of a block and its weights; DataError if they do not match earlier rows."""
         check_weight(weight, num_rows(values))
-        if not num_rows(values):  # too little to fix the layout by
+        if not num_rows(values):  # an empty block does not define the layout
             return []
         columns = [*tree_util.tree_leaves(values), np.asarray(weight, dtype=np.float64)]
         layout = _encode(values)
@@ -59,7 +59,7 @@ class _KeptRows:
         return columns
 
     def gather(self, indices: NumpyArray) -> tuple[Values, NumpyArray]:
-        """Rows that are kept.
+        """Some of the kept rows.
 
         Args:
             indices: integers in [0, num_kept), of any shape.
@@ -70,7 +70,7 @@ class _KeptRows:
         indices = np.asarray(indices)
         if indices.size and not 0 <= indices.min() <= indices.max() < self.num_kept:
             raise DataError(
-                f"indices run from {indices.min()} to {indices.max()}, and {self.num_kept} rows "
+                f"indices run from {indices.min()} to {indices.max()}, but {self.num_kept} rows "
                 "are kept. Use integers from 0 to num_kept - 1."
             )
         if self._layout is None:
@@ -80,7 +80,7 @@ class _KeptRows:
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the rows are as before."""
+        """A block that restores the rows if it ends in an error."""
         with restored_on_error(self):
             yield
 
@@ -98,10 +98,10 @@ class _KeptRows:
         lengths = {len(store) for store in self._stores}
         if self.num_seen < 0 or lengths != ({self.num_kept} if self._stores else set()):
             raise DataError(
-                f"The saved rows have the lengths {lengths}, and {self.num_kept} of "
+                f"The saved rows have the lengths {lengths}, but {self.num_kept} of "
                 f"{self.num_seen} should have been kept. Use another copy."
             )
-        if self._layout is not None:  # which must be one of as many arrays
+        if self._layout is not None:  # the layout must have this many arrays
             *leaves, _ = self._stores
             rest = iter(leaves)
             _decode(self._layout, rest)
@@ -111,16 +111,16 @@ class _KeptRows:
 
 
 class Reservoir(_KeptRows):
-    """Uniform sample of all rows seen: every one of them while at most `capacity` were seen.
+    """Uniform sample of all rows seen; it holds all rows while at most `capacity` were seen.
 
-    Algorithm R: row t > capacity (counting from 1) replaces slot floor(u t), u ~ U(0, 1), if
-    that is below capacity. Each such row uses one uniform, so the sample does not depend on how
-    the stream was cut into blocks.
+    Algorithm R: row t > capacity (counting from 1) replaces slot floor(u t), u ~ U(0, 1), if that
+    is below capacity. Each such row uses one uniform number, so the sample does not depend on the
+    blocks of the stream.
 
     Args:
-        capacity: the most rows to keep; memory grows with the rows seen, up to this.
-        seed: of the random numbers.
-        first_island: of the run that keeps it; another round of islands keeps other rows.
+        capacity: largest number of rows to keep; memory grows with the rows seen, up to this.
+        seed: seed of the random numbers.
+        first_island: first island of the run; another round of islands keeps other rows.
 
     Reference: Vitter (1985), Random sampling with a reservoir, ACM TOMS 11:37-57.
 
@@ -138,7 +138,7 @@ class Reservoir(_KeptRows):
         super().__init__()
         self.capacity = capacity
         self._generator = random_numbers(seed, Stream.RESERVOIR, first_island)
-        # Slots that were written over, and what was in them, while that may have to be undone.
+        # Slots that were overwritten, with their old contents, as long as an undo is possible.
         self._replaced: list[tuple[NumpyArray, list[NumpyArray]]] | None = None
 
     @property
@@ -153,13 +153,13 @@ class Reservoir(_KeptRows):
 
     @property
     def num_represented(self) -> int:
-        """Rows that those kept stand for: all that were seen."""
+        """Number of rows that the kept rows represent: all rows seen."""
         return self.num_seen
 
     def append(self, values: Values, weight: NumpyArray) -> None:
-        """Offer the rows of one block, each with its weight, to the sample."""
+        """Add the rows of one block, each with its weight, to the sample."""
         if columns := self._columns(values, weight):
-            for piece in split(columns, _PIECE_ROWS):  # bounds the memory for the slots
+            for piece in split(columns, _PIECE_ROWS):  # limits the memory for the slots
                 self._append(piece)
 
     def _append(self, columns: list[NumpyArray]) -> None:
@@ -173,7 +173,8 @@ class Reservoir(_KeptRows):
         drawn = (self._generator.random(len(times)) * times).astype(np.int64)
         slots = np.concatenate([np.arange(self.num_kept, needed), drawn])
         chosen = np.flatnonzero(slots < self.capacity)
-        # Of the rows that fall on one slot the last wins: np.unique finds the first, so reverse.
+        # If several rows get the same slot, the last is kept: np.unique finds the first, so
+        # reverse.
         targets, last = np.unique(slots[chosen][::-1], return_index=True)
         origins = chosen[::-1][last]
         if self._replaced is not None:
@@ -185,9 +186,9 @@ class Reservoir(_KeptRows):
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the rows are as before.
+        """A block that restores the rows if it ends in an error.
 
-        Only the rows that are replaced within are copied. Such blocks may lie within each other.
+        Only the rows that are replaced in the block are copied. Such blocks may be nested.
 
         >>> reservoir = Reservoir(capacity=3, seed=0)
         >>> reservoir.append(np.arange(3.0), np.ones(3))
@@ -229,7 +230,7 @@ class Reservoir(_KeptRows):
         }
 
     def restore(self, state: Mapping[str, NumpyArray]) -> None:
-        """Continue from what `state` returned, in a reservoir of the same capacity."""
+        """Continue from a state that `state` returned, in a reservoir of the same capacity."""
         capacity, num_seen = (int(count) for count in state["counts"])
         if capacity != self.capacity:
             raise DataError(
@@ -252,9 +253,9 @@ class Reservoir(_KeptRows):
 
 
 class Window(_KeptRows):
-    """Rows that count less the older they are, until they count for nothing and are dropped.
+    """Rows whose weight decreases with age until it is negligible and they are dropped.
 
-    Memory holds the rows of the last twenty half-lives.
+    It holds the rows of the last twenty half-lives.
 
     >>> window = Window()
     >>> window.append(np.arange(3.0), np.ones(3))
@@ -278,19 +279,20 @@ class Window(_KeptRows):
 
     @property
     def num_represented(self) -> int:
-        """Rows that those kept stand for: themselves, for the others count for nothing."""
+        """Number of rows that the kept rows represent: themselves; dropped rows do not count."""
         return self.num_kept
 
     def fade(self, factor: float) -> None:
-        """Let every row count less, by a factor."""
+        """Multiply the weight of every row by a factor."""
         if self._stores:
             self._stores[-1] = self._stores[-1] * factor
 
     def append(self, values: Values, weight: NumpyArray) -> None:
-        """Keep the rows of one block, and drop those that count for nothing by now."""
+        """Keep the rows of one block, and drop rows whose weight has become negligible."""
         if not (columns := self._columns(values, weight)):
             return
-        # Weights fall with age, but for those that a user gave: the first to count decides.
+        # Weights decrease with age, except for weights that a user gave. Only rows before the first
+        # with a weight above the limit are dropped.
         counts = np.flatnonzero(self._stores[-1] > NEGLIGIBLE)
         first = int(counts[0]) if len(counts) else self.num_kept
         self._stores = [
@@ -304,7 +306,7 @@ class Window(_KeptRows):
         return {"counts": np.array([self.num_seen], dtype=np.int64), **self._stored()}
 
     def restore(self, state: Mapping[str, NumpyArray]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from a state that `state` returned."""
         (self.num_seen,) = (int(count) for count in state["counts"])
         self._restore(state)
 
@@ -316,7 +318,7 @@ def _grown(store: NumpyArray, size: int) -> NumpyArray:
 
 
 def _encode(tree: Values) -> Any:
-    """Nested dicts, lists and tuples of arrays as JSON: a treedef cannot be saved."""
+    """Nested dicts, lists and tuples of arrays as JSON, since a treedef cannot be saved."""
     if type(tree) is dict:
         return {"dict": [[key, _encode(tree[key])] for key in sorted(tree)]}
     if type(tree) in (list, tuple):

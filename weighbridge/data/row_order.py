@@ -1,4 +1,4 @@
-"""The order in which rows at hand are taken: as they stand, or at random where that matters."""
+"""The order in which rows are used: as given, or random if the given order matters."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import PyTree
 from weighbridge.data.values import num_rows
 
-# Rows of the first segment that is compared with all; each later one is as long as all before it.
+# Rows of the first segment to compare with all rows; each later segment doubles the rows covered.
 FIRST_SEGMENT = 256
-# Rows of a segment, and of all, that are compared at most; and columns, but one of each leaf.
+# Largest number of rows compared, of a segment and of all; and of columns (at least one per leaf).
 SAMPLE = 4096
 MOST_COLUMNS = 64
-# Probability with which rows in random order are said not to be, for one column of one segment.
+# Probability of a false alarm for rows in random order, for one column of one segment.
 FALSE_ALARM = 1e-9
 
 
 def order_matters(values: PyTree) -> bool:
-    r"""Whether some stretch of the rows differs from all of them, in some column, beyond chance.
+    r"""Whether some segment of the rows differs from all rows, in some column, beyond chance.
 
-    Rows sorted by a label, or by time in a world that changes, say one thing first and another
-    later; whoever takes them in that order must change their mind on the way. Segments that double
-    in length are compared with all rows, column by column, by the largest distance of the
-    distribution functions of a and b of them (Kolmogorov and Smirnov),
+    Rows that are sorted by a label, or by time while the process changes, have a different
+    distribution at the start than at the end. A posterior that takes them in this order first
+    follows the early rows and must then move. Segments that double in length are compared with all
+    rows, column by column, by the largest distance between the empirical distribution functions of
+    a and b rows (Kolmogorov and Smirnov),
 
     .. math:: \sup_x |F_a(x) - F_b(x)| > \sqrt{-\tfrac12 \log\tfrac{\alpha}{2}
               \; (1/a + 1/b)}.
 
-    What changes only between columns, such as the sign of a slope, is not seen; nor is a shift of
-    less than about a seventh of a deviation.
+    A change only in the relation of columns, such as the sign of a slope, is not detected; nor is a
+    shift of less than about a seventh of a standard deviation.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 5000)
@@ -60,14 +61,14 @@ def order_matters(values: PyTree) -> bool:
 
 
 def _sample(numbers: np.random.Generator, start: int, stop: int) -> np.ndarray:
-    """Some of the rows of a segment, or all if they are few."""
+    """A sample of the rows of a segment, or all rows if they are few."""
     if stop - start <= SAMPLE:
         return np.arange(start, stop)
     return numbers.integers(start, stop, SAMPLE)
 
 
 def _columns(leaf: np.ndarray, chosen: np.ndarray, num_leaves: int) -> np.ndarray:
-    """Some rows of a leaf as a matrix, of so many of its columns that it does not take long."""
+    """Some rows of a leaf as a matrix, with a limited number of its columns."""
     width = math.prod(leaf.shape[1:])
     stride = max(-(-width * num_leaves // MOST_COLUMNS), 1)
     places = np.unravel_index(np.arange(0, width, stride), leaf.shape[1:] or (1,))
@@ -77,7 +78,7 @@ def _columns(leaf: np.ndarray, chosen: np.ndarray, num_leaves: int) -> np.ndarra
 
 
 def _distance(first: np.ndarray, second: np.ndarray) -> float:
-    """The largest distance of two empirical distribution functions.
+    """The largest distance between two empirical distribution functions.
 
     >>> _distance(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
     0.5
@@ -91,9 +92,9 @@ def _distance(first: np.ndarray, second: np.ndarray) -> float:
 def in_random_order(
     values: PyTree, seed: int, first_island: int, size_after: Callable[[int], int]
 ) -> Iterator[PyTree]:
-    """Chunks of rows in an order that follows from seed, first island and the number of rows.
+    """Chunks of rows in an order determined by seed, first island and number of rows.
 
-    No copy of all rows is made.
+    The rows are not copied as a whole.
 
     >>> [chunk.tolist() for chunk in in_random_order(np.arange(4), 0, 0, lambda seen: 2)]
     [[..., ...], [..., ...]]

@@ -16,24 +16,24 @@ from weighbridge.core.types import PyTree
 from weighbridge.data.columns import NumpyArray, UnusableColumnError, as_array
 
 Values = PyTree
-# Columns that were left out, by name, and what is wrong with each, for whoever asks for it.
+# Columns that were left out, by name, each with the error to raise if a model reads it.
 LeftOut = dict[str, DataError]
 
 
 class UsableColumns(NamedTuple):
-    """Observations, and which of their columns do not hold numbers."""
+    """Observations, and the columns that were left out because they do not hold numbers."""
 
     values: Values
     left_out: LeftOut
 
 
 def as_values(data: Any, first_row: int = 0) -> Values:
-    """Normalise observations to a pytree of float64, int64 or bool NumPy arrays.
+    """Convert observations to a pytree of float64, int64 or bool NumPy arrays.
 
     Args:
         data: an array or a list of numbers; a dict or any pytree of arrays with one common
             leading axis; a pandas or polars DataFrame or Series; a pyarrow Table or RecordBatch.
-        first_row: of the data within its stream, for messages that name a row.
+        first_row: number of the first row in its stream, for messages that name a row.
 
     Returns:
         The same structure (a dict of columns for a table). Missing entries become NaN.
@@ -49,10 +49,10 @@ def as_values(data: Any, first_row: int = 0) -> Values:
 
 
 def take_columns(data: Any, first_row: int = 0) -> UsableColumns:
-    """As ``as_values``, but columns of a table that do not hold numbers are left out.
+    """Like ``as_values``, but columns of a table that do not hold numbers are left out.
 
-    They are text, dates, categories and objects, and most often names and labels that no model
-    reads. Who does read one gets the error that tells what is wrong with it.
+    Such columns are text, dates, categories and objects; most of them are names and labels that no
+    model reads. A model that reads one gets the error that explains what is wrong with it.
 
     >>> values, left_out = take_columns({"y": [1.5, 2.0], "city": ["Oslo", "Bonn"]})
     >>> values, list(left_out)
@@ -85,7 +85,7 @@ def take_columns(data: Any, first_row: int = 0) -> UsableColumns:
 
 
 def _by_column(data: Any) -> Any:
-    """A table as a dict of its columns; whatever else as it is."""
+    """A table as a dict of its columns; other data unchanged."""
     if is_a(data, "pandas", "DataFrame"):
         refuse_duplicates(list(data.columns))
         return {name: data[name] for name in data.columns}
@@ -112,13 +112,13 @@ def _check_lengths(names: Sequence[str], leaves: Sequence[NumpyArray]) -> None:
 
 
 class TableReader:
-    """Pieces of one table, as they come, as values with the same columns.
+    """Converts the pieces of one table, one after the other, to values with the same columns.
 
-    A column that was left out once stays out, also where a later piece has numbers in it; one
-    that was kept must go on holding numbers.
+    A column that was left out once stays out, even if a later piece has numbers in it. A column
+    that was kept must hold numbers in all later pieces.
 
     Attributes:
-        left_out: the columns that were left out so far, and why.
+        left_out: the columns left out so far, with the reason for each.
 
     >>> reader = TableReader()
     >>> reader({"y": [1.0], "code": ["a7"]}), reader({"y": [2.0], "code": [8]})
@@ -130,7 +130,7 @@ class TableReader:
         self._kept: set[Any] = set()
 
     def __call__(self, data: Any, first_row: int = 0) -> Values:
-        """The values of one piece; on an error the reader is as before."""
+        """The values of one piece; after an error the reader is unchanged."""
         values, left_out = take_columns(data, first_row)
         for name, error in left_out.items():
             if name in self._kept:
@@ -138,19 +138,19 @@ class TableReader:
         if isinstance(values, dict):
             kept = {name: leaf for name, leaf in values.items() if name not in self.left_out}
             values = kept or values
-            if num_rows(values):  # an empty column says nothing about what it holds
+            if num_rows(values):  # an empty column does not show its type
                 self._kept |= set(values)
         self.left_out |= {n: error for n, error in left_out.items() if n not in self.left_out}
         return values
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, nothing has been read."""
+        """A block that restores the reader if it ends in an error."""
         left_out, kept = dict(self.left_out), set(self._kept)
         try:
             yield
         except BaseException:
-            self.left_out.clear()  # others hold the same object
+            self.left_out.clear()  # other objects share this dict
             self.left_out.update(left_out)
             self._kept = kept
             raise
@@ -167,7 +167,7 @@ def is_table(data: Any) -> bool:
 
 
 def _is_array_like(node: Any) -> bool:
-    """A nested list of numbers is one array, where jax would see a tree of scalars."""
+    """Whether a node is one array; jax would treat a nested list of numbers as a tree."""
     if isinstance(node, list):
         leaves = tree_util.tree_leaves(node)
         return not any(hasattr(leaf, "__array__") and np.ndim(leaf) for leaf in leaves)
@@ -181,14 +181,14 @@ def _leaf_name(path: tuple[Any, ...]) -> str:
 
 
 def refuse_duplicates(names: Sequence[Any]) -> None:
-    """DataError if a column name occurs twice."""
+    """Raise a DataError if a column name occurs twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"Column name {twice[0]!r} occurs more than once. Rename one of them.")
 
 
 def num_rows(values: Values) -> int:
-    """Number of rows of normalised values.
+    """Number of rows of values.
 
     >>> num_rows({"x": np.zeros((3, 2))})
     3
@@ -206,7 +206,7 @@ def column_names(values: Values) -> list[str]:
 
 
 def left_out_before(name: str) -> UnusableColumnError:
-    """What stands for the reason why a column was left out, in a run that was saved since."""
+    """The error for a column that was left out before the run was saved."""
     return UnusableColumnError(
         f"The column {name!r} did not hold numbers when this run was saved, and was left out of "
         "all rows so far. Begin a new run to use it."
@@ -214,7 +214,7 @@ def left_out_before(name: str) -> UnusableColumnError:
 
 
 def columns_remark(names: Sequence[str]) -> list[str]:
-    """What to say of columns that were left out: one line, or none.
+    """A remark about columns that were left out: one line, or none.
 
     >>> columns_remark(["city", "when"]), columns_remark([])
     (['left out columns that are not numbers: city, when'], [])

@@ -1,1 +1,1 @@
-"""The model, its priors, its densities (``targets``), and the gate for its rows."""
+"""The model, its priors, its densities (``targets``), and the checks of its rows."""

@@ -1,7 +1,7 @@
-"""From the real line to an interval, with as few transcendental functions as it takes.
+"""Maps from the real line to an interval, with few transcendental functions.
 
-Moves on cheap likelihoods with bounded priors spend most of their time here: NumPyro's bijector,
-its log-Jacobian and their derivatives compute five exponentials where one serves them all.
+For cheap likelihoods with bounded priors, moves spend most of their time here: NumPyro's bijector,
+its log-Jacobian and their derivatives compute five exponentials where one is enough.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from weighbridge.core.types import Array
 
 @jax.custom_jvp
 def logistic(x: Array) -> tuple[Array, Array]:
-    r"""The logistic function and the logarithm of its slope.
+    r"""The logistic function and the logarithm of its derivative.
 
     .. math:: s = \frac{1}{1 + e^{-x}}, \qquad \log s (1 - s) = -|x| - 2 \log(1 + e^{-|x|})
 
-    As in NumPyro s stays off 0 and 1, where a density may be infinite.
+    As in NumPyro, s is kept away from 0 and 1, where a density may be infinite.
 
     >>> [value.item() for value in logistic(jnp.zeros(()))]
     [0.5, -1.3862943...]
@@ -41,7 +41,7 @@ def _logistic_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def value_and_log_slope(bijector: Any, x: Array) -> tuple[Array, Array]:
-    """The value of a NumPyro bijector and the log of its Jacobian's determinant, summed.
+    """The value of a NumPyro bijector, and the log absolute determinant of its Jacobian.
 
     >>> import numpyro.distributions as dist
     >>> bijector = dist.biject_to(dist.constraints.interval(-1.0, 3.0))

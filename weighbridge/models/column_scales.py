@@ -1,4 +1,4 @@
-"""Columns of very different scales: a run on them takes longer."""
+"""Columns of very different scales, which make a run longer."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from weighbridge.core.types import PyTree
 from weighbridge.models.columns_read import columns_asked
 from weighbridge.models.model import Model
 
-# Standard deviations of two columns that differ by more than this factor are worth a remark.
+# A remark is made if the standard deviations of two columns differ by more than this factor.
 LARGE_RATIO = 1e3
-# Rows that are looked at.
+# Number of rows used.
 NUM_ROWS = 10_000
 
 
 def scale_remark(model: Model, values: PyTree) -> str:
-    """What to say of columns whose scales differ by more than a factor of 1,000; else nothing.
+    """A remark if the scales of columns differ by more than a factor of 1,000; else empty.
 
-    Under priors of one width the posterior is then narrower by that factor in some directions than
-    in others, which takes more annealing steps.
+    If all priors have the same width, the posterior is then narrower by this factor in some
+    directions than in others, which takes more annealing steps.
 
     Args:
-        model: of rows; columns that it does not read do not count.
+        model: a model of rows; columns that it does not read do not count.
         values: the first rows.
 
     >>> import weighbridge as wb
     >>> rows = {"x": np.outer([1.0, 2.0, 4.0], [0.01, 1000.0]), "y": np.array([1.0, 2.0, 4.0])}
     >>> print(scale_remark(wb.zoo.linear.model(2), rows))
     the scales of columns differ by a factor of 1e+05 (x[0] 0.012, x[1] 1.2e+03), which may \
-take several times as long: standardise them, or choose units in which they are alike
+take several times as long: standardise them, or choose units in which they are similar
     """
     found = _deviations(values)
     if not _differ(found):
@@ -43,7 +43,7 @@ take several times as long: standardise them, or choose units in which they are 
     return (
         f"the scales of columns differ by a factor of {found[most] / found[least]:.0e} "
         f"({_name(least)} {found[least]:.2g}, {_name(most)} {found[most]:.2g}), which may "
-        "take several times as long: standardise them, or choose units in which they are alike"
+        "take several times as long: standardise them, or choose units in which they are similar"
     )
 
 
@@ -52,7 +52,7 @@ def _differ(found: dict[tuple[str, str], float]) -> bool:
 
 
 def _deviations(values: PyTree) -> dict[tuple[str, str], float]:
-    """Standard deviations of single columns that vary, by the name of the column and the entry."""
+    """Standard deviations of columns that vary, by the name of the column and the entry."""
     found: dict[tuple[str, str], float] = {}
     for path, leaf in tree_util.tree_flatten_with_path(values)[0]:
         if leaf.dtype == np.bool_ or leaf.ndim > 2:

@@ -1,4 +1,4 @@
-"""Which columns a likelihood reads: found by calling it once with a row that takes notes."""
+"""Which columns a likelihood reads: found by calling it once with a recording row."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from weighbridge.data.values import LeftOut
 from weighbridge.models.model import Model
 from weighbridge.models.targets.total import on_data
 
-_abstract_array: Any = jax.ShapeDtypeStruct  # JAX leaves its constructor untyped
+_abstract_array: Any = jax.ShapeDtypeStruct  # JAX has no types for its constructor
 
 
-class _NotingRow(dict[str, Any]):
-    """A row that notes what is asked of it: single names, or all that there is.
+class _RecordingRow(dict[str, Any]):
+    """A row that records which columns are read: single names, or all of them.
 
-    JAX takes it apart and puts it together again where the likelihood is a compiled function, so
-    one that was taken apart for good was read as a whole.
+    If the likelihood is a compiled function, JAX flattens the row and rebuilds it. A row that was
+    flattened and not rebuilt was read as a whole.
     """
 
     def __init__(self, columns: Mapping[str, Any], asked: set[str]) -> None:
         super().__init__(columns)
         self.asked = asked
         self.read_whole = False
-        self.parts: list[_NotingRow] = []
-        self.taken_apart = False
+        self.parts: list[_RecordingRow] = []
+        self.flattened = False
 
     def __getitem__(self, name: str) -> Any:
         self.asked.add(name)
@@ -66,41 +66,41 @@ class _NotingRow(dict[str, Any]):
         return super().items()
 
     def everything(self) -> bool:
-        """Whether it, or what became of it, was read as a whole."""
-        if self.read_whole or (self.taken_apart and not self.parts):
+        """Whether the row, or a row rebuilt from it, was read as a whole."""
+        if self.read_whole or (self.flattened and not self.parts):
             return True
         return any(part.everything() for part in self.parts)
 
 
-@dataclass(frozen=True, eq=False)  # two rows are never the same: JAX would remember the first
+@dataclass(frozen=True, eq=False)  # never equal: JAX would reuse the first one
 class _Origin:
-    row: _NotingRow
+    row: _RecordingRow
     names: tuple[str, ...]
 
 
-def _take_apart(row: _NotingRow) -> tuple[list[Any], _Origin]:
-    row.taken_apart = True
+def _flatten(row: _RecordingRow) -> tuple[list[Any], _Origin]:
+    row.flattened = True
     return list(dict.values(row)), _Origin(row, tuple(dict.keys(row)))
 
 
-def _put_together(origin: _Origin, leaves: Any) -> _NotingRow:
-    part = _NotingRow(dict(zip(origin.names, leaves)), origin.row.asked)
-    if all(hasattr(leaf, "shape") for leaf in leaves):  # JAX also makes some of its own marks
+def _rebuild(origin: _Origin, leaves: Any) -> _RecordingRow:
+    part = _RecordingRow(dict(zip(origin.names, leaves)), origin.row.asked)
+    if all(hasattr(leaf, "shape") for leaf in leaves):  # JAX also rebuilds with placeholders
         origin.row.parts.append(part)
     return part
 
 
-jax.tree_util.register_pytree_node(_NotingRow, _take_apart, _put_together)
+jax.tree_util.register_pytree_node(_RecordingRow, _flatten, _rebuild)
 
 
 def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
-    """Raise what is wrong with a column that was left out, if the model reads it.
+    """Raise the error of a column that was left out, if the model reads that column.
 
     Args:
-        model: whose likelihood is called, on one row without computing anything; a likelihood
-            that does not factorise is computed once, for it may be a function of NumPy.
-        values: a block of rows as the model takes them, without these columns.
-        left_out: the columns, and the error of each.
+        model: its likelihood is traced on one row, without computing anything. A likelihood that
+            does not factorise is computed once, because it may be a NumPy function.
+        values: a block of rows in the model's form, without these columns.
+        left_out: the columns, with the error of each.
 
     >>> import weighbridge as wb
     >>> import numpyro.distributions as dist
@@ -113,7 +113,7 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
     if not left_out or not isinstance(values, dict):
         return
     if "weight" in left_out and model.log_likelihood is not None:
-        # Read or not: without it every row would count once, and nobody would know.
+        # Even if the model does not read it: without it every row would count once, unnoticed.
         raise left_out["weight"]
     asked, everything = columns_asked(model, values)
     for name, error in left_out.items():
@@ -124,7 +124,7 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
 def columns_needed(model: Model, values: dict[str, Any]) -> set[str] | None:
     """The columns whose values matter to the model; None if all of them may.
 
-    That is so where the likelihood cannot be called without computing, as one of NumPy.
+    All may matter if the likelihood cannot be traced, such as a NumPy function.
 
     >>> import weighbridge as wb
     >>> import numpyro.distributions as dist
@@ -137,19 +137,19 @@ def columns_needed(model: Model, values: dict[str, Any]) -> set[str] | None:
 
 
 def columns_asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool]:
-    """The names that the likelihood asks for, and whether it looks at all columns."""
+    """The names that the likelihood reads, and whether it reads all columns."""
     return _asked(model, values)[:2]
 
 
 @double_precision
 def _asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool, bool]:
-    """The names asked for, whether all columns are looked at, and whether a call failed."""
+    """The names read, whether all columns are read, and whether a call failed."""
     asked: set[str] = set()
-    row = _NotingRow(values, asked)
+    row = _RecordingRow(values, asked)
     call: Callable[[], Any]
     if model.log_likelihood is not None:
         function = model.log_likelihood
-        row = _NotingRow(jax.tree_util.tree_map(_one_row, values), asked)
+        row = _RecordingRow(jax.tree_util.tree_map(_one_row, values), asked)
         position = _abstract_array((model.dimension,), np.float64)
 
         def call() -> Any:
@@ -162,14 +162,14 @@ def _asked(model: Model, values: dict[str, Any]) -> tuple[set[str], bool, bool]:
         def call() -> Any:
             return total(draw)
 
-    # What else is wrong with the likelihood is said where it is checked, on rows as they are.
+    # Other errors of the likelihood are reported where it is checked on the original rows.
     failed = True
     with contextlib.suppress(Exception):
         call()
         failed = False
     if model.check_rows is None:
         return asked, row.everything(), failed
-    checked, all_checked = _NotingRow(values, asked), False
+    checked, all_checked = _RecordingRow(values, asked), False
     with contextlib.suppress(Exception):
         model.check_rows(checked)
         all_checked = True

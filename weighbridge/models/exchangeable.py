@@ -1,8 +1,8 @@
-"""Exchangeable components: one labelling for all particles.
+"""Exchangeable components: the same labelling for all particles.
 
 The posterior of a mixture does not change when its components are permuted, so it has K! copies of
-every mode. To permute the components of a particle leaves its density as it was; done so that all
-particles agree, one mode is left, which one anchor and one Gaussian can serve.
+every mode. Permuting the components of a particle does not change its density. If all particles get
+the same labelling, a single mode remains, which one anchor and one Gaussian can describe.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from weighbridge.core.types import Array
 from weighbridge.models.model import Model, unravel_positions
 
 MAX_ROUNDS = 5
-# Components vary by at least this share of what all of them together do.
+# Lower bound on the spread of a component, as a share of the spread of all components together.
 LEAST_SPREAD = 0.02
-# The relative error that permuted parameters may have after the way back.
+# The largest relative error of permuted parameters after the inverse transform.
 EXACT_BACK = 1e-6
-# Squared distances are clipped: particles of a wide prior may lie as far away as numbers go.
+# Scaled distances are clipped: particles from a wide prior may be extremely far away.
 FARTHEST = 1e6
-# Labels can be told apart where swapping two of them costs more than the first of these to all but
-# the second of the particles. Components three spreads apart are.
+# Labels are distinguishable if swapping two of them costs more than SWAP_COSTS for all but a share
+# FEW_NEAR of the particles. This holds for components that are three spreads apart.
 SWAP_COSTS = 6.0
 FEW_NEAR = 0.1
 
 
 class Reference(NamedTuple):
-    """What each component is like: middles and spreads of its features, components x features."""
+    """Typical features of each component: medians and spreads, components x features."""
 
     middle: np.ndarray
     spread: np.ndarray
 
     def assign(self, components: np.ndarray) -> np.ndarray:
-        r"""Which component of each particle takes each label: particles x labels.
+        r"""Which component of each particle gets each label: particles x labels.
 
-        The permutation of least cost, by the likelihood of features as independent normals:
+        The permutation with the smallest cost, where features are independent normals:
 
         .. math:: \sum_k \sum_f (x_{\pi(k) f} - m_{kf})^2 / s_{kf}^2
 
         Stephens (2000), J. R. Stat. Soc. B 62:795-809.
         """
-        # Imported here: it takes a tenth of a second, of which most models need nothing.
+        # Imported here: it takes a tenth of a second, and most models do not need it.
         from scipy.optimize import linear_sum_assignment
 
         return np.array([linear_sum_assignment(cost)[1] for cost in self.costs(components)])
 
     def costs(self, components: np.ndarray) -> np.ndarray:
-        """Of each label for each component: particles x labels x components."""
+        """The cost of each label for each component: particles x labels x components."""
         apart = (components[:, None, :, :] - self.middle[:, None, :]) / self.spread[:, None, :]
         return np.asarray(np.sum(np.clip(apart, -FARTHEST, FARTHEST) ** 2, axis=-1))
 
-    def tells_apart(self, components: np.ndarray) -> bool:
-        """Whether nearly all particles, labelled by it, are far from any other labelling."""
+    def is_distinct(self, components: np.ndarray) -> bool:
+        """Whether almost all particles, with these labels, are far from any other labelling."""
         costs = self.costs(components)
         own = np.diagonal(costs, axis1=1, axis2=2)
         swapped = costs + costs.transpose(0, 2, 1) - own[:, :, None] - own[:, None, :]
@@ -74,14 +74,14 @@ class Reference(NamedTuple):
 class Walls:
     r"""The cell of one labelling, which moves must not leave.
 
-    Moves that know the particles' metric treat components by their labels. To let a particle walk
-    out of the cell and to relabel it would bias it: the move back is not the same. Within walls
-    moves have the density K! f on the cell as their target, and leave it as it is.
+    Moves that use the particles' covariance treat components by their labels. Letting a particle
+    leave the cell and relabelling it would cause a bias, because the reverse move is different.
+    Moves within the walls have the target density K! f on the cell, and leave it invariant.
 
     Args:
-        middle: what each component is like, components x features; see ``Reference``.
-        spread: likewise.
-        standing: whether they are up: 1 or 0, so that nothing is compiled anew when they rise.
+        middle: median features of each component, components x features; see ``Reference``.
+        spread: spread of the features, with the same shape.
+        standing: 1 if the walls are in use, else 0; a leaf, so that a change compiles nothing.
     """
 
     middle: Array | np.ndarray
@@ -89,7 +89,7 @@ class Walls:
     standing: Array | np.ndarray | float
 
     def allow(self, model: Model, position: Array) -> Array:
-        r"""Whether a position is in the cell, or the walls are down.
+        r"""Whether a position is in the cell, or the walls are not in use.
 
         The labelling is the best one if no cycle of exchanges is cheaper: with
         w_{ij} = c_{ij} - c_{ii}, no closed walk has a negative sum (Floyd 1962, CACM 5:345).
@@ -109,19 +109,19 @@ class Walls:
             return jnp.minimum(walks, walks[:, middle, None] + walks[None, middle, :])
 
         walks = jax.lax.fori_loop(0, len(extra), through, extra)
-        # Rounding alone is no better labelling.
+        # A difference within rounding is not a better labelling.
         rounding = 1e-9 * (1 + jnp.trace(costs))
         return (jnp.min(jnp.diagonal(walks)) >= -rounding) | (jnp.asarray(self.standing) < 1)
 
     @staticmethod
     def down(model: Model) -> Walls:
-        """No walls, of the shape that they will have."""
+        """Walls that are not in use, with the right shapes."""
         shape = features(model, np.zeros((1, model.dimension))).shape[1:]
         return Walls(np.zeros(shape), np.ones(shape), 0.0)
 
 
 def features(model: Model, position: np.ndarray) -> np.ndarray:
-    """What tells components apart: particles x components x features."""
+    """The features by which components are labelled: particles x components x features."""
     parameters = unravel_positions(model, position)
     pieces = []
     for name, axis in model.exchangeable:
@@ -131,12 +131,13 @@ def features(model: Model, position: np.ndarray) -> np.ndarray:
 
 
 def find_reference(model: Model, position: np.ndarray, example: int | None = None) -> Reference:
-    """The labelling on which particles agree best.
+    """The labelling on which the particles agree best.
 
     Args:
-        model: with exchangeable parameters.
+        model: a model with exchangeable parameters.
         position: particles x coordinates.
-        example: a particle whose labelling is the first guess; by default they nearly agree.
+        example: a particle whose labelling is the first guess; if None, the particles' own labels
+            are.
     """
     found = features(model, position)
     scale = _spread(found, (0, 1))
@@ -145,7 +146,7 @@ def find_reference(model: Model, position: np.ndarray, example: int | None = Non
         alike = np.broadcast_to(scale, found[example].shape)
         found = _permuted(found, Reference(found[example], alike).assign(found))
     for _ in range(MAX_ROUNDS):
-        # Medians: priors have heavy tails, and a few particles may still be labelled otherwise.
+        # Medians: priors have heavy tails, and a few particles may still have other labels.
         spread = np.maximum(_spread(found, 0), LEAST_SPREAD * scale)
         reference = Reference(np.median(found, axis=0), spread)
         order = reference.assign(found)
@@ -166,24 +167,24 @@ def relabelled(model: Model, position: np.ndarray, reference: Reference) -> np.n
         values = np.moveaxis(np.asarray(parameters[name]), axis + 1, 1)
         parameters[name] = np.moveaxis(_permuted(values, order), 1, axis + 1)
     moved = np.asarray(_flatten(model, parameters))
-    # At the edge of the prior the way back to unconstrained values is none, or inexact (shares of
-    # 1e-15 of a simplex): such a particle stays as it is.
+    # At the edge of the prior the inverse transform is undefined or inexact (for example simplex
+    # entries of 1e-15): such a particle is left unchanged.
     usable = changed & np.isfinite(moved).all(axis=1)
     again = unravel_positions(model, np.where(usable[:, None], moved, position))
     for name, _ in model.exchangeable:
         wanted, found = (np.asarray(p[name]).reshape(len(moved), -1) for p in (parameters, again))
-        with np.errstate(invalid="ignore"):  # infinities: not close
+        with np.errstate(invalid="ignore"):  # infinities count as not close
             usable &= (np.abs(found - wanted) <= EXACT_BACK * np.abs(wanted)).all(axis=1)
     return np.where(usable[:, None], moved, position)
 
 
 def in_cell(model: Model, position: np.ndarray, reference: Reference) -> np.ndarray:
-    """Which particles are labelled as the reference is: one of K! copies of the whole space."""
+    """Which particles have the labelling of the reference: one of K! copies of the space."""
     return _in_order(reference.assign(features(model, position)))
 
 
 def log_num_labellings(model: Model) -> float:
-    """log K! for K exchangeable components; 0 for a model without."""
+    """log K! for K exchangeable components; 0 for a model without exchangeable components."""
     if not model.exchangeable:
         return 0.0
     name, axis = model.exchangeable[0]

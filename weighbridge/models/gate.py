@@ -1,4 +1,4 @@
-"""The gate that rows pass before a model is weighed on them."""
+"""The checks that rows pass before a model is weighed on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QuarantineFile = str | os.PathLike[str] | Quarantine
 
 
 def require_model(model: Any) -> None:
-    """Refuse what is no model."""
+    """Refuse an object that is not a model."""
     if isinstance(model, Model):
         return
     refuse_pymc(model)
@@ -38,7 +38,7 @@ def require_model(model: Any) -> None:
 
 
 def refuse_pymc(model: Any) -> None:
-    """Tell what to do with a model of PyMC."""
+    """Raise an error that explains what to do with a PyMC model."""
     if type(model).__module__.split(".")[0] == "pymc":
         raise MethodError(
             "This is a PyMC model, which cannot be read yet. Write it as wb.Model: each free "
@@ -50,20 +50,20 @@ def refuse_pymc(model: Any) -> None:
 
 
 def nothing_to_weigh(rows_left_out: int) -> str:
-    """What to say when no row is left."""
+    """The message if no row is left."""
     reason = ", or every row was skipped." if rows_left_out else "."
     return f"There is no row to weigh: the data is empty{reason}"
 
 
 class Admission:
-    """The gate that every block of rows passes, for one model.
+    """The checks that every block of rows passes, for one model.
 
     Args:
-        model: which the rows are for.
+        model: the model for which the rows are.
         on_bad_row: what to do with rows that cannot be used.
-        quarantine: the file that they go to.
-        left_out: columns that were left out because they do not hold numbers, which the model
-            may not read; the same object as that of whoever reads the rows, which may meet more.
+        quarantine: the file for bad rows.
+        left_out: columns that were left out because they do not hold numbers; the model may not
+            read them. This is the same dict as that of the reader of the rows, which may add to it.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Admission:
         self.left_out: LeftOut = {} if left_out is None else left_out
         self.model = model
         self.checker = RowChecker(on_bad_row, self.check_rows, quarantine, self.columns_read)
-        self._columns_read: tuple[set[str] | None] | None = None  # when they are known
+        self._columns_read: tuple[set[str] | None] | None = None  # None until known
         self.weight_counts_rows: bool | None = None
         self.scale_remark = ""
-        # Row, column and size of the largest value that was let in, if it is large.
+        # Row, column and size of the largest accepted value, if it is large.
         self.largest: tuple[int, str, float] | None = None
 
     def admit(
@@ -89,12 +89,12 @@ class Admission:
         unusable: np.ndarray | None = None,
         shown: PyTree | None = None,
     ) -> PyTree:
-        """Check a block of rows; the first also checks the model against its columns.
+        """Check a block of rows; the first block also checks the model against its columns.
 
         Args:
             values: the rows.
-            unusable: those that another model cannot use, which are left out here too.
-            shown: the rows as they came, for the quarantine.
+            unusable: rows that another model cannot use, which are left out here too.
+            shown: the rows in their original form, for the quarantine.
         """
         before, rows_read = self.weight_counts_rows, self.checker.rows_read
         self.check_model(values)
@@ -107,7 +107,7 @@ class Admission:
         return admitted
 
     def note_largest(self, values: PyTree, admitted: PyTree, first_row: int) -> None:
-        """Remember where the largest value is, of rows that begin with this one."""
+        """Remember the place of the largest value; ``first_row`` is the number of the first row."""
         found = largest_value(values, admitted)
         if found is not None and (self.largest is None or found[2] > self.largest[2]):
             self.largest = (first_row + found[0], *found[1:])
@@ -118,21 +118,21 @@ class Admission:
         return self.checker.find_bad(values)
 
     def check_model(self, values: PyTree) -> None:
-        """Check the model against the columns of the first rows, and look at their scales."""
+        """Check the model against the columns of the first rows, and compare their scales."""
         if num_rows(values) and self.weight_counts_rows is None:
             refuse_if_read(self.model, values, self.left_out)
             self.weight_counts_rows = check_row_function(self.model, values)
             self.scale_remark = scale_remark(self.model, values)
 
     def columns_read(self, values: PyTree) -> set[str] | None:
-        """The columns that the model reads, whose gaps it cannot bear; None if it may read all."""
+        """The columns that the model reads, which must have no missing values; None for all."""
         if self._columns_read is None:
             read = columns_needed(self.model, values) if isinstance(values, dict) else None
             self._columns_read = (None if read is None else read | {"weight"},)
         return self._columns_read[0]
 
     def noticed(self) -> dict[str, Any]:
-        """What a result should tell about its rows."""
+        """Facts about the rows that a result should report."""
         return {
             "rows_skipped": self.checker.rows_skipped,
             "rows_quarantined": self.checker.rows_quarantined,
@@ -148,7 +148,7 @@ class Admission:
         return f"row {row} of {column!r} is {size:.3g}"
 
     def check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
-        """The rows that the model cannot have or tell apart, and those with a negative weight."""
+        """The rows that are impossible, too large to compute, or have a negative weight."""
         flags = {} if self.model.check_rows is None else dict(self.model.check_rows(values))
         if self.weight_counts_rows and np.ndim(values["weight"]) == 1:
             flags["column 'weight' counts repeated rows and is negative"] = values["weight"] < 0

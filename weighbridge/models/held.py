@@ -22,7 +22,7 @@ from weighbridge.models.row_likelihood import split_weight
 
 
 class Held(Admission):
-    """All observations of a model, checked and held in memory, for methods that need them so."""
+    """All observations of a model, checked and held in memory, for methods that need them."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Held(Admission):
         unusable: np.ndarray | None = None,
         shown: PyTree | None = None,
     ) -> None:
-        """Take in one block; a likelihood that does not factorise has no rows to check.
+        """Add one block; a likelihood that does not factorise has no rows to check.
 
         Args:
             values: the block.
             unusable: its rows that another model cannot use.
-            shown: its rows as they came, for the quarantine.
+            shown: its rows in their original form, for the quarantine.
         """
         if self.model.log_likelihood is not None:
             values = self.admit(values, unusable, shown)
@@ -68,7 +68,7 @@ class Held(Admission):
 
     @cached_property
     def fingerprint(self) -> Fingerprint | None:
-        """Of all that is held; None without data."""
+        """The fingerprint of all rows; None without data."""
         values, weight = self.contents()
         if values is None:
             return None
@@ -83,7 +83,7 @@ def hold(
     on_bad_row: RowPolicy = "raise",
     quarantine: QuarantineFile | None = None,
 ) -> tuple[PyTree, np.ndarray | None]:
-    """All observations that a function was given for a model, checked, and their weights."""
+    """All observations for a model, checked, and their weights; ``caller`` is for messages."""
     if data is None and model.log_likelihood is not None:
         raise DataError(f"{caller} needs rows for this model: give it data.")
     if data is None:

@@ -1,4 +1,4 @@
-"""A model: a prior and the log-likelihood of one observation, seen as a density on R^D."""
+"""A model: a prior and the log-likelihood of one observation, as a density on R^D."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from weighbridge.models.priors import (
 from weighbridge.models.program_text import describe
 
 LogLikelihood = Callable[[Any, Any], Any]
-# What a likelihood is of: real values, or classes and counts.
+# Whether a likelihood is a density of real values, or a probability of classes or counts.
 Response = Literal["density", "probability"]
 
-# A prior draw that underflows to the edge of its support has no finite image in R^D; it is
-# put here instead, where every bijector has long saturated.
+# A prior draw that underflows to the edge of its support has no finite image in R^D. This value is
+# used instead; every bijector is saturated there.
 EDGE = 50.0
 
 
@@ -39,31 +39,33 @@ EDGE = 50.0
 class Model:
     r"""A Bayesian model: a prior and the log-likelihood of one observation.
 
-    Inside, a model is a density on unconstrained vectors u with theta = T(u):
+    Internally, a model is a density on unconstrained vectors u with theta = T(u):
 
     .. math:: \log p(u) = \log p(T(u)) + \log |\det \partial T / \partial u|
 
-    Arrays that its functions read from outside are those of now: bind a name to other data, and
-    make the model anew.
+    Arrays that its functions read from outside are fixed when the model is made. To use other data
+    under the same name, make a new model.
 
     Args:
-        prior: ordered mapping from a name to a NumPyro distribution, or to a function that
-            takes the parameters named before it and returns one. Where a prior is a scaled and
-            shifted one, given as a ``TransformedDistribution`` with ``AffineTransform``, u has
-            the coordinates from before: values that follow a scale are then free of its funnel.
+        prior: ordered mapping from a name to a NumPyro distribution, or to a function that takes
+            the parameters named before it and returns a distribution. If a prior is scaled and
+            shifted, given as a ``TransformedDistribution`` with ``AffineTransform``, u has the
+            coordinates before the transform (a non-centred form): values that depend on a scale
+            then have no funnel.
         log_likelihood: ``f(parameters, row)``, a scalar, for ONE observation. The library
             vectorises it.
-        total_log_likelihood: ``f(parameters)`` or ``f(parameters, data)``, for a likelihood
-            that does not factorise over rows; instead of ``log_likelihood``.
+        total_log_likelihood: ``f(parameters)`` or ``f(parameters, data)``, for a likelihood that
+            does not factorise over rows; use it instead of ``log_likelihood``.
         exchangeable: parameters whose entries along an axis may be permuted together, such
             as the components of a mixture: ``{"weights": 0, "mu": 0}``.
-        check_rows: ``f(values)`` on a block of observations as NumPy arrays; maps a reason
-            to a mask of the rows that this model cannot have ("label outside 0..3").
+        check_rows: ``f(values)`` for a block of observations as NumPy arrays. It returns a dict
+            from a reason to a mask of the rows that are impossible for this model ("label outside
+            0..3").
         on_host: whether ``total_log_likelihood`` is plain NumPy, called outside JAX with many
-            parameter sets at a time (a leading axis of every parameter; one value for each set),
-            or, if it cannot take many, with one. By default it is if JAX cannot trace it.
+            parameter sets at a time (a leading axis of every parameter; one value for each set), or
+            with one set if it cannot take many. By default true if JAX cannot trace it.
         response: whether the likelihood is a "density" of real values or the "probability" of a
-            class. Models that say so, and differ, are not compared. By default nothing is said.
+            class. Models with different responses are not compared. By default it is not specified.
 
     >>> import numpyro.distributions as dist
     >>> model = Model(
@@ -110,7 +112,8 @@ class Model:
             )
         if response is not None and response not in get_args(Response):
             raise ModelError(f"response is one of {list(get_args(Response))}, not {response!r}.")
-        # Their arrays are seen through views, which no other code can have given to JAX.
+        # Their arrays are replaced by views, so that no other code has passed the same objects to
+        # JAX.
         self.log_likelihood = with_own_arrays(log_likelihood)
         self.total_log_likelihood = with_own_arrays(total_log_likelihood)
         self.check_rows = check_rows
@@ -135,7 +138,7 @@ class Model:
         """Number of unconstrained coordinates."""
         return self.sites[-1].stop
 
-    # --- what a user calls: named parameters, NumPy in and out -------------------------
+    # --- for users: named parameters, NumPy in and out ---------------------------------
 
     @double_precision
     def sample_prior(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
@@ -160,8 +163,8 @@ class Model:
         for site in self.sites:
             if values[site.name].shape != site.shape:
                 raise ModelError(
-                    f"Parameter {site.name!r} has shape {values[site.name].shape}, and the prior "
-                    f"says {site.shape}."
+                    f"Parameter {site.name!r} has shape {values[site.name].shape}, but its prior "
+                    f"has {site.shape}."
                 )
         return np.asarray(_ravel_jit(self, values))
 
@@ -183,7 +186,7 @@ class Model:
         """Log prior density of named parameters, in their own (constrained) space."""
         return float(_log_prior_jit(self, self.ravel(parameters)))
 
-    # --- what the library calls: traceable, on unconstrained vectors -------------------
+    # --- for the library: traceable, on unconstrained vectors --------------------------
 
     def transform(self, position: Array) -> tuple[Parameters, Array]:
         """Parameters at a position, and the log prior density there with the Jacobian."""
@@ -193,11 +196,11 @@ class Model:
             own = position[site.start : site.stop].reshape(site.unconstrained_shape)
             parameters[site.name], height = Coordinates.of(prior).value(own)
             log_density += height
-        # Far out, where a value underflows, NumPyro's InverseGamma has a density of +inf.
+        # Far from the mode, where a value underflows, NumPyro's InverseGamma returns +inf.
         return parameters, jnp.where(log_density == jnp.inf, -jnp.inf, log_density)
 
     def log_priors(self, parameters: Mapping[str, Array]) -> Parameters:
-        """Log prior density of each parameter given those before it, in its own space."""
+        """Log prior density of each parameter given the earlier ones, in its own space."""
         seen: Parameters = {}
         found: Parameters = {}
         for site, prior in self._priors(seen):
@@ -230,10 +233,10 @@ class Model:
         return result
 
     def require_rows(self) -> LogLikelihood:
-        """The log-likelihood of one row, or an error for a model that has none."""
+        """The log-likelihood of one row, or an error if the model has none."""
         if self.log_likelihood is None:
             raise ModelError(
-                "This method works row by row, and the model has only a total_log_likelihood. "
+                "This method works row by row, but the model has only a total_log_likelihood. "
                 "Give log_likelihood=f(parameters, row) instead, or choose a method that uses "
                 'all the data at once, such as method="smc".'
             )
@@ -241,7 +244,7 @@ class Model:
 
     @property
     def bounded(self) -> np.ndarray:
-        """Which coordinates lead to an edge of the support when they go to infinity."""
+        """Which coordinates approach a bound of the support as they go to infinity."""
         found = np.zeros(self.dimension, bool)
 
         def trace(position: Array) -> None:
@@ -268,7 +271,7 @@ class Model:
     # --- a model is a pytree: distribution parameters are leaves, functions are static --
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Split into the numbers of the prior and everything that fixes the program."""
+        """Split into the numbers of the prior and everything that determines the program."""
         children = []
         for name, structure, order in self._layouts:
             leaves = structure.flatten_up_to(self._entries[name])
@@ -290,7 +293,7 @@ class Model:
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> Model:
-        """Put a model together again."""
+        """Rebuild a model from its parts."""
         layouts, functions, sites, exchangeable, rows, total, check, on_host, response = static
         model = object.__new__(cls)
         model._layouts = layouts
@@ -305,7 +308,7 @@ class Model:
         return model
 
     def fingerprint(self) -> str:
-        """A hash of what the model computes, to tell whether a saved run belongs to it."""
+        """A hash of what the model computes, to check whether a saved run belongs to it."""
         entries = [self._entries[name] for name in self.names]
         functions = [self.log_likelihood, self.total_log_likelihood]
         text = describe([*map(tuple, self.sites), self.exchangeable, entries, functions])

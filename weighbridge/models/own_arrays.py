@@ -1,6 +1,6 @@
-"""Functions of a user that read arrays from outside read views of them.
+"""Replace arrays that a user's functions read from outside by views.
 
-Why: see ``core.compilation.own``.
+For the reason see ``core.compilation.own``.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from weighbridge.models.program_text import is_library, outer_values, writes_out
 
 Function = TypeVar("Function")
 
-# The same function gives the same twin, so that a second model of the same make compiles nothing,
-# as long as it reads the same objects: with each twin stand those that it was made of.
+# The same function gives the same copy, so that a second model of the same form compiles nothing,
+# as long as the function reads the same objects. These objects are stored with each copy.
 _KNOWN: weakref.WeakKeyDictionary[Any, tuple[Any, list[Any]]] = weakref.WeakKeyDictionary()
 
 
 def with_own_arrays(function: Function) -> Function:
     """The same function, reading views of the arrays that it takes from outside.
 
-    Looked for are arrays in its closure, among the global names that it reads and in its defaults,
-    also inside lists, tuples and dicts, and in other functions that it calls. The view is made now:
-    a name that is bound to another array later is not seen. Arrays that are attributes of an object
-    are not found.
+    Arrays are searched in its closure, among the global names that it reads and in its defaults,
+    also inside lists, tuples and dicts, and in other functions that it calls. The views are made
+    now: if a name is bound to another array later, the function does not see it. Arrays that are
+    attributes of an object are not found.
 
     Args:
-        function: any callable; one that reads no arrays is returned as it is.
+        function: any callable; a function that reads no arrays is returned unchanged.
 
     >>> weights = np.array([1.0, 2.0])
     >>> dot = with_own_arrays(lambda x: weights @ x)
@@ -42,7 +42,7 @@ def with_own_arrays(function: Function) -> Function:
     reached: list[Any] = []
     if not _reads_arrays(function, reached):
         return function
-    del reached[0]  # the function itself: kept beside its twin it would never go
+    del reached[0]  # the function itself: a reference to it would keep it alive
     twin, made_of = _KNOWN.get(function, (None, []))
     same = len(reached) == len(made_of) and all(new is old for new, old in zip(reached, made_of))
     if twin is None or not same:
@@ -52,10 +52,10 @@ def with_own_arrays(function: Function) -> Function:
 
 
 class _Names(dict[str, Any]):
-    """Some global names with values of their own; all others are looked up where they were."""
+    """Some global names with new values; all others are looked up in the original namespace."""
 
     def __init__(self, elsewhere: dict[str, Any]) -> None:
-        # Python looks for this one without asking __missing__.
+        # Python reads this name without calling __missing__.
         super().__init__(__builtins__=elsewhere.get("__builtins__", __builtins__))
         self.elsewhere = elsewhere
 
@@ -64,9 +64,9 @@ class _Names(dict[str, Any]):
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a Python function of the user's, which can be made anew.
+    """Whether it is a Python function of the user, which can be copied.
 
-    One that binds global names is left alone: its twin would bind them elsewhere.
+    A function that binds global names is not copied: its copy would bind them elsewhere.
     """
     if not isinstance(value, types.FunctionType) or is_library(value):
         return False
@@ -75,7 +75,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _reads_arrays(value: Any, reached: list[Any]) -> bool:
-    """Whether an array can be reached from here; what was met on the way is added to the list."""
+    """Whether an array can be reached from here; all objects on the way are added to the list."""
     if any(value is other for other in reached):
         return False
     if isinstance(value, np.ndarray):
@@ -95,7 +95,7 @@ def _reads_arrays(value: Any, reached: list[Any]) -> bool:
 
 
 def _copy(value: Any, made: dict[int, Any]) -> Any:
-    """The same value with views for arrays; what reaches none is left as it is."""
+    """The same value with views in place of arrays; values without arrays are unchanged."""
     if isinstance(value, np.ndarray):
         return own(value) if type(value) is np.ndarray else value
     if id(value) in made:
@@ -109,13 +109,13 @@ def _copy(value: Any, made: dict[int, Any]) -> Any:
     outer, names = outer_values(value), _Names(value.__globals__)
     changed = {name for name, part in outer.items() if _reads_arrays(part, [])}
     free = value.__code__.co_freevars
-    # A cell that holds no array is shared, so that a counter stays the user's own.
+    # A cell without an array is shared, so that a counter of the user still works.
     cells = tuple(
         types.CellType() if name in changed else cell
         for name, cell in zip(free, value.__closure__ or ())
     )
     twin = types.FunctionType(value.__code__, names, value.__name__, None, cells or None)
-    made[id(value)] = twin  # before its parts, for it may call itself
+    made[id(value)] = twin  # before its parts, because it may call itself
     twin.__defaults__ = _copy(value.__defaults__, made)
     twin.__kwdefaults__ = _copy(value.__kwdefaults__, made)
     twin.__dict__.update(value.__dict__)

@@ -1,4 +1,4 @@
-"""Priors: names with distributions or functions, every mistake named, and their coordinates."""
+"""Priors: checks of the entries with clear errors, and the coordinates of their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Parameters = dict[str, Array]
 
 
 class Site(NamedTuple):
-    """Where one parameter lies in the flat vector, and its shapes on both sides."""
+    """The place of one parameter in the flat vector, and its shapes in both spaces."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,12 +32,12 @@ class Site(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """How the values of a prior are laid out on R^D.
+    """The coordinates of the values of a prior on R^D.
 
     Attributes:
-        base: the distribution whose unconstrained values the coordinates are.
-        bijector: from coordinates to values of the base.
-        transforms: from these to values of the prior; they are affine.
+        base: the distribution whose unconstrained values are the coordinates.
+        bijector: maps coordinates to values of the base.
+        transforms: affine maps from values of the base to values of the prior.
     """
 
     base: Any
@@ -46,7 +46,7 @@ class Coordinates(NamedTuple):
 
     @staticmethod
     def of(prior: Any) -> Coordinates:
-        """Those of a scaled and shifted distribution are the coordinates from before.
+        """For a scaled and shifted distribution, the coordinates before scaling and shifting.
 
         Papaspiliopoulos, Roberts & Skold (2007), Statistical Science 22:59-73.
 
@@ -68,9 +68,9 @@ class Coordinates(NamedTuple):
         return Coordinates(prior, dist.biject_to(prior.support), ())
 
     def value(self, unconstrained: Array) -> tuple[Array, Array]:
-        """The value there, and the log density of the coordinates.
+        """The value at these coordinates, and the log density of the coordinates.
 
-        Scales cancel between the density of a scaled value and the Jacobian.
+        The scales of the density and of the Jacobian cancel.
         """
         value, log_slope = value_and_log_slope(self.bijector, unconstrained)
         log_density = log_slope + jnp.sum(self.base.log_prob(value))
@@ -87,11 +87,11 @@ class Coordinates(NamedTuple):
 
 
 def clean_entry(name: str, value: Any) -> Any:
-    """Check one entry of the prior, and make its numbers double precision leaves."""
+    """Check one entry of the prior, and convert its numbers to double-precision leaves."""
     if not isinstance(value, dist.Distribution):
         if type(value).__module__.split(".")[0] == "scipy":
             raise ModelError(
-                f"The prior of {name!r} is a distribution of SciPy, which JAX cannot compute with. "
+                f"The prior of {name!r} is a distribution of SciPy, which JAX cannot use. "
                 f"Use its NumPyro counterpart: {counterpart(value)}."
             )
         if callable(value):
@@ -104,9 +104,9 @@ def clean_entry(name: str, value: Any) -> Any:
     _check_arguments(name, value)
     if not survives_flattening(value):
         raise ModelError(
-            f"The prior of {name!r} ({type(value).__name__}) loses a part of itself when JAX takes "
-            "it apart and puts it together again: its class does not name all its pytree fields. "
-            "Give it as a function instead, lambda parameters: ..., which makes it anew."
+            f"The prior of {name!r} ({type(value).__name__}) loses a part when JAX flattens and "
+            "rebuilds it: its class does not list all its pytree fields. Give it as a function "
+            "instead, lambda parameters: ..., which constructs it."
         )
     return _with_doubles(value)
 
@@ -114,7 +114,7 @@ def clean_entry(name: str, value: Any) -> Any:
 def survives_flattening(prior: Any) -> bool:
     """Whether a distribution still works after JAX has flattened and rebuilt it.
 
-    NumPyro 0.22 forgets the support of ``Levy``, and a user's own class may forget anything.
+    NumPyro 0.22 loses the support of ``Levy``, and a user's own class may lose anything.
 
     >>> survives_flattening(dist.Normal(0, 1))
     True
@@ -137,7 +137,7 @@ def _with_doubles(prior: Any) -> Any:
 
 
 def _check_distribution(name: str, prior: Any) -> None:
-    """Refuse what has no density on a continuous space: the evidence would be undefined."""
+    """Refuse a prior without a density on a continuous space: the evidence is undefined."""
     inner = prior
     while inner is not None:
         kind = type(inner).__name__
@@ -168,7 +168,7 @@ def _check_distribution(name: str, prior: Any) -> None:
 
 
 def _check_arguments(name: str, prior: Any) -> None:
-    """Refuse distributions whose own numbers make them improper or undefined."""
+    """Refuse distributions whose arguments make them improper or undefined."""
     inner = prior
     while inner is not None:
         for argument in inner.arg_constraints:
@@ -191,7 +191,7 @@ def _check_arguments(name: str, prior: Any) -> None:
 
 
 def lay_out(entries: Mapping[str, Any]) -> tuple[Site, ...]:
-    """Trace one prior draw to learn every shape, and check what functions return."""
+    """Trace one prior draw to find all shapes, and check what functions return."""
     sites: list[Site] = []
 
     def draw(key: Array) -> None:
@@ -222,7 +222,7 @@ def _call_entry(name: str, function: Callable[..., Any], parameters: Parameters)
     except KeyError as error:
         raise ModelError(
             f"The prior of {name!r} uses the parameter {error}, which is not named before it. "
-            f"Before it stand {sorted(parameters)}."
+            f"The parameters before it are {sorted(parameters)}."
         ) from None
     if not isinstance(prior, dist.Distribution):
         raise ModelError(
@@ -235,7 +235,7 @@ def _call_entry(name: str, function: Callable[..., Any], parameters: Parameters)
 def clean_exchangeable(
     exchangeable: Mapping[str, int] | None, sites: tuple[Site, ...]
 ) -> tuple[tuple[str, int], ...]:
-    """Names and axes of what may be permuted, checked against the shapes that there are."""
+    """Names and axes of the exchangeable parameters, checked against their shapes."""
     if not exchangeable:
         return ()
     shapes = {site.name: site.shape for site in sites}
@@ -254,8 +254,8 @@ def clean_exchangeable(
 def leaf_layout(prior: Any) -> tuple[Any, tuple[int, ...]]:
     """The pytree structure of a distribution, and the order of its leaves by field name.
 
-    NumPyro keeps its fields in a set, so their order differs between processes; the compiled
-    programs that are kept on disk need one that does not.
+    NumPyro keeps its fields in a set, so their order differs between processes. The programs in the
+    disk cache need a fixed order.
     """
     structure: Any = jax.tree_util.tree_structure(prior)
     numbered = jax.tree_util.tree_unflatten(structure, range(structure.num_leaves))

@@ -1,4 +1,4 @@
-"""What a model computes, as text that is the same in every process."""
+"""A description of what a model computes, as text that is the same in every process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBRARIES = ("builtins", "jax", "jaxlib", "math", "numpy", "numpyro", "scipy")
 
 
 def describe(value: Any, seen: tuple[int, ...] = ()) -> str:
-    """Numbers, containers, distributions and functions by what they hold, not where they lie.
+    """Describe numbers, containers, distributions and functions by content, not by address.
 
     >>> describe([1, "a"])
     "list(int:1,str:'a')"
@@ -46,7 +46,7 @@ def describe(value: Any, seen: tuple[int, ...] = ()) -> str:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What an object's results depend on; nothing where that cannot be told."""
+    """The parts on which an object's results depend; empty if they are unknown."""
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if isinstance(value, dict):
@@ -60,7 +60,7 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
     if type(value).__module__.split(".")[0] in ("jax", "jaxlib") and hasattr(value, "__wrapped__"):
-        return [value.__wrapped__]  # a compiled function; its own notes say where it was defined
+        return [value.__wrapped__]  # compiled; its attributes hold its location
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
     if isinstance(value, dist.Distribution):
@@ -81,13 +81,13 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _public(module: str) -> str:
-    """The name of a module; of this library's own, which may move, only that it is one of them."""
+    """The name of a module; for all modules of this library, which may move, its own name."""
     package = __name__.partition(".")[0]
     return package if module.partition(".")[0] == package else module
 
 
 def _steps(code: types.CodeType) -> list[Any]:
-    """The instructions of a code, each with the constant that it reads: no docstring is read."""
+    """The instructions of a code object, each with the constant it reads; without docstrings."""
     steps: list[Any] = []
     for step in dis.get_instructions(code):
         constant = step.opcode in dis.hasconst
@@ -96,13 +96,13 @@ def _steps(code: types.CodeType) -> list[Any]:
 
 
 def is_library(value: Any) -> bool:
-    """A function of JAX or NumPyro, whose name says what it does."""
+    """Whether this is a function of a known library, which its name identifies."""
     module = str(getattr(value, "__module__", "")).split(".")[0]
     return callable(value) and hasattr(value, "__name__") and module in _LIBRARIES
 
 
 def _function_parts(function: types.FunctionType) -> list[Any]:
-    """Code, defaults, and the outer values it reads."""
+    """Code, defaults, and the outer values that the code reads."""
     return [
         function.__code__,
         function.__defaults__,
@@ -141,7 +141,7 @@ def writes_outside(function: types.FunctionType) -> bool:
 
 
 def _outer_names(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """Global names that a code and those within it read, and outer names that they write."""
+    """Global names that a code object and its inner ones read, and outer names that they write."""
     codes, read, written = [code], set(), set()
     while codes:
         code = codes.pop()
@@ -155,7 +155,7 @@ def _outer_names(code: types.CodeType) -> tuple[set[str], set[str]]:
 
 
 def _global_value(function: types.FunctionType, name: str) -> Any:
-    # Not by get(): a model's functions may have names that are looked up elsewhere (own_arrays).
+    # Not get(): the functions of a model may look up names elsewhere (see own_arrays).
     try:
         return function.__globals__[name]
     except KeyError:
@@ -163,7 +163,7 @@ def _global_value(function: types.FunctionType, name: str) -> Any:
 
 
 def traced_text(program: Any) -> str:
-    """What JAX has traced, with its constants and without addresses.
+    """The program that JAX has traced, as text, with its constants and without addresses.
 
     >>> one, two = (jax.make_jaxpr(lambda x: c * x)(1.0) for c in (np.ones(2), np.zeros(2)))
     >>> traced_text(one) == traced_text(two)

@@ -1,8 +1,8 @@
-"""Rows so far out that double precision cannot tell what a model says of them.
+"""Rows with values so large that double precision cannot compute their log-likelihood.
 
-The log-likelihood of a row, and what the last digit of its values does to it, is looked at for some
-parameters. Where for none of them it can be told to a nat, the row is a bad one: all that it would
-do to the evidence, and all that other rows would do beside it, is lost in rounding.
+The log-likelihood of a row, and its change with the last digit of the row's values, is computed for
+some parameters. If its rounding error exceeds one nat for all of them, the row is a bad row: its
+contribution to the evidence, and that of other rows summed with it, is lost in rounding.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from weighbridge.data.cutting import pad, split
 from weighbridge.data.values import column_names, num_rows
 from weighbridge.models.model import Model, draw_positions
 
-# Values up to this are left alone, and so are all rows that have no others: nothing is computed.
+# Rows without values above this are not examined: nothing is computed.
 LARGE = 1e7
-# Beyond this double precision does not hold every whole number.
+# Above this, double precision does not represent every whole number.
 HUGE = 2.0**53
-# What a row's log-likelihood must be known to, in nats.
+# The largest allowed rounding error of a row's log-likelihood, in nats.
 RESOLUTION = 1.0
-# Draws of the prior that are tried, and how many of them also drawn together, towards the middle
-# of the parameters: a column of large values, such as incomes, may have a small coefficient.
+# Number of prior draws tried, and number of draws that are also shrunk towards the middle of the
+# parameters: a column of large values, such as incomes, may have a small coefficient.
 NUM_DRAWS, NUM_SHRUNK = 64, 8
 SHRUNK = (1e-3, 1e-6, 1e-9, 1e-12, 1e-15)
-# As in all runs, whatever the user's setting is.
+# A fixed kind of key, whatever the user's setting is.
 KEY_KIND = "threefry2x32"
-# Rows that are looked at together.
+# Rows examined together.
 ROWS_AT_ONCE = 64
-# Values are changed by this share, to see what their last digit does.
+# Relative change of the values, to find the effect of their last digit.
 CHANGE = 2.0**-45
 
 
 @double_precision
 def unresolved(model: Model, values: PyTree, counts_rows: bool) -> dict[str, np.ndarray]:
-    """Rows whose log-likelihood cannot be told to a nat, by the reason.
+    """Rows whose log-likelihood has a rounding error above one nat, by reason.
 
     Args:
-        model: with a log-likelihood of rows.
-        values: a block of rows; those with a NaN or an infinity are not looked at.
+        model: a model with a log-likelihood of rows.
+        values: a block of rows; rows with a NaN or an infinity are not examined.
         counts_rows: whether a column ``weight`` counts repeated rows.
 
     Returns:
-        For each reason, which names the column and the value, a mask of the rows.
+        A mask of the rows for each reason; the reason names the column and the value.
 
     >>> import weighbridge as wb
     >>> found = unresolved(wb.zoo.gaussian.model(), np.array([1.0, 1e18]), False)
@@ -62,20 +62,20 @@ def unresolved(model: Model, values: PyTree, counts_rows: bool) -> dict[str, np.
     found: dict[str, np.ndarray] = {}
     for row in bad.tolist():
         reason = (
-            f"column {sizes.column(row)!r} is about {sizes.largest[row]:.0e}, so far out that "
-            "double precision cannot tell the log-likelihood to a nat for any parameters that the "
-            "prior gives (rescale the column if all of it is so large)"
+            f"column {sizes.column(row)!r} is about {sizes.largest[row]:.0e}, so large that double "
+            "precision cannot compute the log-likelihood to within one nat for any parameters from "
+            "the prior (rescale the column if all its values are so large)"
         )
         found.setdefault(reason, np.zeros(num_rows(values), bool))[row] = True
     return found
 
 
 def largest_value(values: PyTree, admitted: PyTree) -> tuple[int, str, float] | None:
-    """Row, column and size of the largest value that was let in, if it is large; else None.
+    """Row, column and size of the largest accepted value, if it is large; else None.
 
     Args:
         values: a block of rows.
-        admitted: those of them that were let in.
+        admitted: the rows of the block that were accepted.
 
     >>> largest_value({"x": np.array([1.0, 1e20, -1e18])}, {"x": np.array([1.0, -1e18])})
     (2, 'x', 1e+18)
@@ -91,7 +91,7 @@ def largest_value(values: PyTree, admitted: PyTree) -> tuple[int, str, float] | 
 
 
 class _Sizes:
-    """The largest size of a value in each row, and its place; 0 in columns without large ones."""
+    """The largest absolute value in each row, and its place; 0 for columns without large values."""
 
     def __init__(self, values: PyTree) -> None:
         self._names, leaves = column_names(values), jax.tree_util.tree_leaves(values)
@@ -104,27 +104,27 @@ class _Sizes:
                 continue
             sizes = np.abs(leaf.astype(np.float64)).reshape(size, -1)
             entry, own = sizes.argmax(axis=1), sizes.max(axis=1)
-            larger = ~(own <= self.largest)  # a NaN, too: such a row is bad already
+            larger = ~(own <= self.largest)  # also true for NaN: such a row is bad already
             self.largest = np.where(larger, own, self.largest)
             self._leaf = np.where(larger, number, self._leaf)
             self._entry = np.where(larger, entry, self._entry)
 
     def column(self, row: int) -> str:
-        """The name of the column, or entry of one, that the largest value of a row is in."""
+        """The name of the column, with its entry, that holds the largest value of a row."""
         number = int(self._leaf[row])
         name = self._names[number]
         return name if self._is_scalar[number] else f"{name}[{self._entry[row]}]"
 
 
 def _exceeds(leaf: np.ndarray) -> bool:
-    """Whether some value is large, without another array as large as the column."""
+    """Whether some value is large; does not allocate an array as large as the column."""
     return bool(leaf.max() > LARGE or leaf.min() < -LARGE or np.isnan(leaf.max()))
 
 
 def _is_unresolved(model: Model, rows: PyTree, is_huge: np.ndarray) -> np.ndarray:
-    """Which rows can be told to a nat for none of the parameters that are tried.
+    """Which rows have a rounding error above one nat for all parameters tried.
 
-    Of values that are no whole numbers any more only draws of the prior count.
+    For values too large to be exact whole numbers, only the unshrunk prior draws count.
     """
     draws = np.asarray(draw_positions(model, jax.random.key(0, impl=KEY_KIND), NUM_DRAWS))
     shrunk = [share * draws[:NUM_SHRUNK] for share in SHRUNK]
@@ -134,17 +134,17 @@ def _is_unresolved(model: Model, rows: PyTree, is_huge: np.ndarray) -> np.ndarra
         padded = pad(block, ones, ROWS_AT_ONCE)[0]
         pieces.append(np.asarray(_errors(model, positions, padded))[:, : len(ones)])
     errors = np.concatenate(pieces, axis=1)
-    # Where the density is zero, or not a number, it is not rounding that is wrong.
-    told = ~(errors > RESOLUTION)
-    return np.asarray(~np.where(is_huge, told[:NUM_DRAWS].any(axis=0), told.any(axis=0)))
+    # If the density is zero or NaN, rounding is not the problem.
+    resolved = ~(errors > RESOLUTION)
+    return np.asarray(~np.where(is_huge, resolved[:NUM_DRAWS].any(axis=0), resolved.any(axis=0)))
 
 
 @jit
 def _errors(model: Model, positions: Array, values: PyTree) -> Array:
-    """What rounding does to the log-likelihood of each row at each position, in nats.
+    """Rounding error of the log-likelihood of each row at each position, in nats.
 
-    A share of its size, and what it changes by when the values change in their last digit: the
-    difference of two large numbers that are alike may be small and yet not known.
+    The relative rounding error of the log-likelihood, plus its change when the values change in
+    their last digit: the difference of two large, nearly equal numbers may be small but inaccurate.
     """
     leaves, structure = jax.tree_util.tree_flatten(values)
     last_digit = float(np.finfo(np.float64).eps)
@@ -155,7 +155,7 @@ def _errors(model: Model, positions: Array, values: PyTree) -> Array:
             if leaf.dtype != jnp.float64:
                 moved.append(leaf)
                 continue
-            # Signs that differ from entry to entry, so that changes do not cancel.
+            # Alternating signs from entry to entry, so that the changes do not cancel.
             signs = 1 - 2.0 * ((jnp.arange(leaf[0].size) + number) % 2)
             moved.append(leaf * (1 + sign * CHANGE * signs.reshape(leaf.shape[1:])))
         return jax.tree_util.tree_unflatten(structure, moved)

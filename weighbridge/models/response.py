@@ -1,7 +1,7 @@
-"""What a likelihood is of: a value along a line, or one of several classes.
+"""Whether a likelihood is of a real value, or of one of several classes.
 
-The first is a density, which has a unit (it halves when values are written twice as large), the
-second a probability, which has none. Their ratio says nothing of the models.
+The first is a density, which has a unit (it halves when values are written twice as large). The
+second is a probability, which has no unit. Their ratio is not a meaningful Bayes factor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weighbridge.models.model import Model
 
 
 def check_responses(models: Mapping[str, Model]) -> None:
-    """Refuse to compare densities with probabilities; models that do not say are not asked.
+    """Refuse to compare densities with probabilities; models without a response are not checked.
 
     >>> import weighbridge as wb
     >>> check_responses({"a": wb.zoo.linear.model(2), "b": wb.zoo.linear.model(3)})

@@ -1,4 +1,4 @@
-"""The log-likelihood of one row against the rows that it is given."""
+"""Check that the log-likelihood of one row fits the rows of the data."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from weighbridge.core.types import Array, PyTree
 from weighbridge.models.model import LogLikelihood, Model
 from weighbridge.models.program_text import traced_text
 
-_abstract_array: Any = jax.ShapeDtypeStruct  # JAX leaves its constructor untyped
-# What was found of models, by the layout of their rows: to trace takes as long as a small run.
+_abstract_array: Any = jax.ShapeDtypeStruct  # JAX has no types for its constructor
+# Results by model and layout of the rows: a trace takes as long as a small run.
 _CHECKED: weakref.WeakKeyDictionary[Model, dict[Any, bool]] = weakref.WeakKeyDictionary()
 
 
 def check_row_function(model: Model, values: PyTree) -> bool:
     """Check the log-likelihood of one row by tracing it; nothing is computed.
 
-    Returns whether a column named ``weight`` counts repeated rows: the data has one, and the
-    log-likelihood does not read it.
+    Returns whether a column named ``weight`` counts repeated rows: this is so if the data has such
+    a column and the log-likelihood does not read it.
     """
     leaves, structure = jax.tree_util.tree_flatten(values)
     layout = (structure, *((leaf.shape[1:], str(leaf.dtype)) for leaf in leaves))
@@ -38,7 +38,7 @@ def _check_row_function(model: Model, values: PyTree) -> bool:
     position = _abstract_array((model.dimension,), np.float64)
 
     def trace() -> Any:
-        # A new closure each time: JAX would answer a second trace of the same one from memory.
+        # A new closure for each trace: JAX would return the cached trace of the same closure.
         def evaluate(position: Array, row: Any) -> Any:
             return function(model.transform(position)[0], row)
 
@@ -73,7 +73,7 @@ def _check_row_function(model: Model, values: PyTree) -> bool:
     if traced_text(programs[0]) != traced_text(programs[1]):
         raise ModelError(
             "The log-likelihood is random from call to call: two traces of it differ. Take the "
-            "random numbers out of it; a latent variable belongs into the prior."
+            "random numbers out of it; a latent variable belongs in the prior."
         )
     if not (isinstance(values, dict) and "weight" in values):
         return False
@@ -81,7 +81,7 @@ def _check_row_function(model: Model, values: PyTree) -> bool:
 
 
 def _depends_on(function: LogLikelihood, position: Any, row: Any, column: str) -> bool:
-    """Whether a column can change the result: JAX refuses to call a result that it varies fixed."""
+    """Whether a column can change the result: if so, JAX refuses out_axes=None for the result."""
     varied = {name: 0 if name == column else None for name in row}
     batch = row | {column: _abstract_array((2, *row[column].shape), row[column].dtype)}
     with jax.enable_x64(True):
@@ -106,7 +106,7 @@ def _describe_leaf(leaf: Any) -> str:
 
 
 def split_weight(values: PyTree, counts_rows: bool) -> tuple[PyTree, np.ndarray]:
-    """Take the row weights out of a block; without a weight column each row counts once."""
+    """Split the row weights from a block; without a weight column each row counts once."""
     leaves = jax.tree_util.tree_leaves(values)
     if not counts_rows:
         return values, np.ones(len(leaves[0]))

@@ -16,7 +16,7 @@ from weighbridge.data.values import num_rows
 if TYPE_CHECKING:
     from weighbridge.models.model import Model
 
-# Log-likelihoods computed at once, and held at once: memory is flat in rows and draws.
+# Log-likelihoods computed at once, and held at once: memory does not grow with rows or draws.
 BLOCK_VALUES = 65_536
 HELD_VALUES = 4 * BLOCK_VALUES
 
@@ -24,7 +24,7 @@ HELD_VALUES = 4 * BLOCK_VALUES
 def row_blocks(
     model: Model, samples: Mapping[str, np.ndarray], values: PyTree
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Log-likelihoods of some rows at all draws (draws x rows), block by block of rows."""
+    """Log-likelihoods of some rows at all draws (draws x rows), in blocks of rows."""
     num_draws, count = num_rows(samples), num_rows(values)
     rows_at_once = min(count, max(HELD_VALUES // num_draws, 1))
     draws_at_once = min(num_draws, max(BLOCK_VALUES // rows_at_once, 1))

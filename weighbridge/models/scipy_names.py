@@ -1,11 +1,10 @@
-"""Distributions of SciPy by the names and arguments that NumPyro has for them."""
+"""NumPyro expressions for SciPy distributions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# By SciPy's name: NumPyro's expression, in SciPy's shape arguments (by their names there), loc and
-# scale.
+# By SciPy's name: the NumPyro expression, in terms of SciPy's shape arguments, loc and scale.
 _COUNTERPARTS = {
     "norm": "dist.Normal({loc}, {scale})",
     "uniform": "dist.Uniform({loc}, {loc} + {scale})",
@@ -32,15 +31,15 @@ _COUNTERPARTS = {
 # These have no location in NumPyro.
 _SHIFTED = frozenset(("expon", "gamma", "invgamma", "beta", "halfnorm", "halfcauchy"))
 _SHIFTED |= frozenset(("lognorm", "chi2", "pareto", "weibull_min", "loguniform"))
-# And these no scale.
+# These have no scale in NumPyro.
 _UNSCALED = frozenset(("beta", "chi2"))
 
 
 def counterpart(frozen: Any) -> str:
-    """What to write for a distribution of SciPy, with its numbers.
+    """The NumPyro expression for a SciPy distribution, with its numbers.
 
     Args:
-        frozen: such as ``scipy.stats.norm(0, 2)``; also one that has no numbers yet.
+        frozen: for example ``scipy.stats.norm(0, 2)``; also a distribution without arguments.
 
     >>> from scipy import stats
     >>> counterpart(stats.norm(1.0, scale=2.0)), counterpart(stats.expon(scale=4.0))
@@ -52,14 +51,14 @@ def counterpart(frozen: Any) -> str:
     """
     generator = getattr(frozen, "dist", frozen)
     name = str(getattr(generator, "name", type(frozen).__name__))
-    if name == "reciprocal":  # SciPy's other name for it
+    if name == "reciprocal":  # SciPy's other name for loguniform
         name = "loguniform"
     if name not in _COUNTERPARTS:
         return f"see numpyro.distributions for one like {name.removesuffix('_frozen')}"
     shapes = [part.strip() for part in (generator.shapes or "").split(",") if part.strip()]
     values: dict[str, Any] = {"loc": 0.0, "scale": 1.0}
     given = list(getattr(frozen, "args", ()))
-    values |= {part: part for part in shapes}  # until there are numbers
+    values |= {part: part for part in shapes}  # names in place of missing numbers
     values |= dict(zip([*shapes, "loc", "scale"], given))
     values |= getattr(frozen, "kwds", {})
     text = _COUNTERPARTS[name].format(**values)

@@ -1,1 +1,1 @@
-"""How far a run has come, as bars or as sparse lines."""
+"""Progress of a run: bars, or a few lines in a log."""

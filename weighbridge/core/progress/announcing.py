@@ -1,4 +1,4 @@
-"""What is done before there are numbers to show: reading, compiling, waiting."""
+"""Announcements of work that has no numbers to show yet: reading, compiling, waiting."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Announcer(Protocol):
-    """A reporter or a display that also takes what is done now."""
+    """A reporter or a display that can also announce what is being done."""
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
-        """This is being done now; it need not be shown before it lasts, unless ``at_once``."""
+        """Announce what is being done; it may be shown later if it takes long, or ``at_once``."""
         ...
 
 
 def announce(listener: Any, text: str, *, at_once: bool = False) -> None:
-    """Tell a reporter or a display what is done now, if it is one that wants to know."""
+    """Announce what is being done, if the reporter or display can show announcements."""
     if isinstance(listener, Announcer):
         listener.announce(text, at_once=at_once)
 
 
 @contextlib.contextmanager
 def announced(listener: Any, text: str) -> Iterator[None]:
-    """A block of which a listener is told; if it fails, that is the end of what is listened to."""
+    """A block that is announced; if it raises, the listener is closed."""
     announce(listener, text)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Rows with a bar each that appear when a run lasts: on a terminal, or in a notebook."""
+"""Rows with a bar each, on a terminal or in a notebook, that appear if a run takes longer."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
     from rich.text import Text
 
-# Nothing is shown of a run that ends within so many seconds.
+# A run that ends within this many seconds shows nothing.
 PATIENCE = 0.3
-# Seconds between two drawings in a notebook, to which each is sent.
+# Seconds between two drawings in a notebook, since each drawing is sent to the browser.
 BETWEEN_DRAWINGS = 0.25
 
 
 class Row(NamedTuple):
-    """What is shown of one model, or of one chain.
+    """What is shown about one model, or one chain.
 
     Attributes:
-        name: of it; may be empty.
-        fraction: how much is done; None while that is unknown.
-        text: what else there is to say.
-        left: how long it still takes, in words; empty while that is unknown.
+        name: its name; may be empty.
+        fraction: the fraction done; None if unknown.
+        text: further text.
+        left: the remaining time, in words; empty if unknown.
     """
 
     name: str
@@ -43,16 +43,16 @@ class Screen(Protocol):
     """Where rows are drawn."""
 
     def draw(self, rows: dict[str, Row]) -> None:
-        """Show these rows, instead of those before."""
+        """Show these rows in place of the earlier ones."""
         ...
 
     def close(self) -> None:
-        """Take them away."""
+        """Remove all rows."""
         ...
 
 
 class Board:
-    """Rows by key, drawn when a run has lasted for a while, also if nobody calls by then."""
+    """Rows by key. A timer draws them when a run has lasted for a while."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
@@ -70,17 +70,17 @@ class Board:
             elif at_once:
                 self._appear()
             elif not self._delayed.is_set:
-                # A notebook knows by the context to which cell something belongs.
+                # IPython uses the context to find the cell to which an output belongs.
                 context = contextvars.copy_context()
                 self._delayed.start(PATIENCE, context.run, self._appear_in_time)
 
     def remove(self, key: str) -> None:
-        """Take one row away, if it is there."""
+        """Remove one row, if it exists."""
         with self._lock:
             self.rows.pop(key, None)
 
     def close(self) -> None:
-        """Take all of them away."""
+        """Remove all rows."""
         with self._lock:
             self._delayed.cancel()
             if self.is_shown:
@@ -106,14 +106,14 @@ class Terminal:
         self.bars: Progress | None = None
 
     def draw(self, rows: dict[str, Row]) -> None:
-        """Show these rows, instead of those before."""
+        """Show these rows in place of the earlier ones."""
         bars = self.bars = self.bars or self._begin()
         for key in [key for key in self._tasks if key not in rows]:
             bars.remove_task(self._tasks.pop(key))
         for key, row in rows.items():
             if key not in self._tasks:
                 self._tasks[key] = bars.add_task("", total=None, text="", left="")
-            # A total of None pulses: something is being done, and nobody knows how long.
+            # A total of None shows a pulsing bar: the work has no known end.
             bars.update(
                 self._tasks[key],
                 description=row.name,
@@ -124,7 +124,7 @@ class Terminal:
             )
 
     def close(self) -> None:
-        """Take them away, and give the cursor back."""
+        """Remove the bars, and show the cursor again."""
         if self.bars is not None:
             self.bars.stop()
         self.bars, self._tasks = None, {}
@@ -135,7 +135,7 @@ class Terminal:
         from rich.text import Text
 
         class Clock(ProgressColumn):
-            """The time that is left, or, before that is known, the time that has passed."""
+            """The time left, or, while that is unknown, the time passed."""
 
             def render(self, task: Task) -> Text:
                 return Text(task.fields["left"] or f"{task.elapsed or 0.0:.0f} s")
@@ -153,14 +153,14 @@ class Terminal:
 
 
 class Notebook:
-    """Rows with bars below a cell, drawn in place; no widgets are needed."""
+    """Rows with bars below a cell, updated in place; no widgets are needed."""
 
     def __init__(self) -> None:
         self._handle: Any = None
         self._next = 0.0
 
     def draw(self, rows: dict[str, Row]) -> None:
-        """Show these rows, instead of those before."""
+        """Show these rows in place of the earlier ones."""
         if time.perf_counter() < self._next:
             return
         self._next = time.perf_counter() + BETWEEN_DRAWINGS
@@ -172,13 +172,13 @@ class Notebook:
         )
 
     def close(self) -> None:
-        """Take them away."""
+        """Remove all rows."""
         if self._handle is not None:
             self._send({"text/plain": "", "text/html": ""})
         self._handle = None
 
     def _send(self, bundle: dict[str, str]) -> None:
-        # A run must not fail because it cannot be shown.
+        # A failure to display must not stop the run.
         with contextlib.suppress(Exception):
             from IPython.display import display
 
@@ -207,10 +207,10 @@ def in_notebook() -> bool:
 
 
 def choose_screen() -> Screen | None:
-    """Where bars can be shown here; None if they cannot."""
+    """The screen that can show bars here; None if there is none."""
     if in_notebook():
         return Notebook()
-    # A stream that was closed, or replaced by something poorer, is no terminal.
+    # A closed or replaced stderr may lack isatty, or raise; then it is not a terminal.
     with contextlib.suppress(Exception):
         if sys.stderr.isatty():
             return Terminal()

@@ -1,4 +1,4 @@
-"""How far chains have come: bars on a terminal and in notebooks, sparse lines elsewhere."""
+"""Progress of chains: bars on a terminal and in notebooks, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ COMPILING = "compiling ..."
 
 
 class ChainReporter(Protocol):
-    """Told about every block of steps of a chain."""
+    """Gets the progress of every block of steps of a chain."""
 
     def update(self, chain: int, done: int, total: int, warming: bool, divergent: int) -> None:
-        """A chain has done so many of its steps of warm-up, or of its draws."""
+        """A chain has done this many of its warm-up steps, or of its draws."""
         ...
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Show a message."""
         ...
 
     def close(self) -> None:
-        """The chains have ended, well or not."""
+        """The chains have ended, with or without an error."""
         ...
 
 
@@ -45,11 +45,11 @@ class SilentChains:
 
 
 class ChainLines:
-    """Plain lines for logs and pipes, ever fewer of them.
+    """Plain log lines, at growing intervals.
 
     Args:
-        stream: where they go.
-        unasked: whether nobody asked for them: only a run that lasts says something then.
+        stream: where the lines are written.
+        unasked: whether nobody asked for them; then only a long run writes lines.
     """
 
     def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
@@ -72,16 +72,16 @@ class ChainLines:
         self.say(f"chain {chain + 1}: {text}  {self._log.passed:.1f} s")
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         self._log.write(text)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Cancel the scheduled line."""
         self._log.hush()
 
 
 class ChainBars:
-    """A row with a bar for each chain, once they have run for a while."""
+    """A row with a bar for each chain, after they have run for a while."""
 
     def __init__(self, screen: Screen | None = None) -> None:
         self.board = Board(Terminal() if screen is None else screen)
@@ -101,11 +101,11 @@ class ChainBars:
         self.board.put(name, Row(name, done / total, text, in_words(left)))
 
     def say(self, text: str) -> None:
-        """A row of its own."""
+        """Show a message in a row of its own."""
         self.board.put("", Row("", None, text), at_once=True)
 
     def close(self) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         self.board.close()
 
 
@@ -122,7 +122,7 @@ def choose_chain_reporter(progress: bool | None) -> ChainReporter:
     screen = choose_screen()
     if screen is not None:
         return ChainBars(screen)
-    # A program without windows has no stream at all.
+    # A program without a console (for example pythonw) has no stderr.
     return (
         SilentChains() if sys.stderr is None else ChainLines(sys.stderr, unasked=progress is None)
     )

@@ -1,4 +1,4 @@
-"""Lines about a run for logs and pipes: what is done if it lasts, then ever fewer with numbers."""
+"""Log lines about a run: what it is doing, then numbers at growing intervals."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from weighbridge.core.progress import board
 from weighbridge.core.progress.delayed import Delayed
 from weighbridge.core.progress.pace import Sparse
 
-# Nobody asked for lines: only a run of so many seconds tells that it is alive, and then when it
-# has lasted for twice as long as at the line before.
+# If nobody asked for lines, the first one comes after this many seconds, and each further line
+# after twice the time of the line before.
 UNASKED = 10.0
 DOUBLING = 1.0
 
 
 class LineLog:
-    """Sparse lines on a stream.
+    """Lines on a stream, at growing intervals.
 
     Args:
-        stream: where they go.
-        unasked: whether nobody asked for them: they then come late, say who speaks, are about
-            whichever model is at work, and a stream that cannot be written to does no harm.
+        stream: where the lines are written.
+        unasked: whether nobody asked for them. They then start late, begin with the name of the
+            library, share one schedule for all models, and errors of the stream are ignored.
     """
 
     def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
@@ -39,11 +39,11 @@ class LineLog:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a line may still come by itself."""
+        """Whether a line is scheduled."""
         return self._delayed.is_set
 
     def later(self, text: str) -> None:
-        """Write this by itself if it lasts: if nothing else is said meanwhile."""
+        """Write this line after a while, unless another line is written before."""
         self.hush()
         wait = board.PATIENCE
         if self._unasked:
@@ -51,15 +51,15 @@ class LineLog:
         self._delayed.start(wait, self._in_time, text)
 
     def hush(self) -> None:
-        """Do not write what was to come later."""
+        """Cancel the scheduled line."""
         self._delayed.cancel()
 
     def is_due(self, name: str = "") -> bool:
-        """Whether a line about this model is to be written now; if so it counts as written."""
+        """Whether a line about this model should be written now; if so it counts as written."""
         return self._sparse.is_due("" if self._unasked else name, time.perf_counter())
 
     def write(self, text: str) -> None:
-        """One line, at once."""
+        """Write one line at once."""
         if not self._unasked:
             print(text, file=self._stream, flush=True)
             return

@@ -1,19 +1,19 @@
-"""How long a run still takes, by its pace of late, and how seldom a log should be told of it."""
+"""Remaining time of a run from its recent speed, and the times at which a log gets a line."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 
-# The pace is that of so many steps of late; fewer than the least tell nothing.
+# The speed is measured over this many recent steps; with fewer than the least it is unknown.
 RECENT, LEAST = 12, 3
-# Seconds between two lines of a log at first; later a share of the time that has passed.
+# Seconds between two log lines at first; later this share of the elapsed time.
 BETWEEN_LINES = 2.0
 GROWTH = 0.5
 
 
 class Pace:
-    """How fast something goes on that has an end.
+    """The recent speed of a task with a known end.
 
     >>> pace = Pace()
     >>> [pace.left(position, end=100.0, now=now) for now, position in enumerate((10.0, 20.0, 30.0))]
@@ -24,7 +24,7 @@ class Pace:
         self._seen: deque[tuple[float, float]] = deque(maxlen=RECENT)
 
     def left(self, position: float, end: float, now: float) -> float:
-        """Seconds until the end, when it is at this position; NaN as long as that is unknown."""
+        """Seconds from this position to the end; NaN as long as this is unknown."""
         self._seen.append((now, position))
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         if len(self._seen) < LEAST or not last > first or not ended > began:
@@ -33,7 +33,7 @@ class Pace:
 
 
 def in_words(seconds: float) -> str:
-    """A time that is left, as roughly as it is known; nothing if it is not.
+    """The remaining time, rounded, as text; empty if it is unknown.
 
     >>> [in_words(seconds) for seconds in (0.2, 44.0, 200.0, 20_000.0, math.nan)]
     ['about 1 s left', 'about 44 s left', 'about 3 min left', 'about 6 h left', '']
@@ -46,14 +46,14 @@ def in_words(seconds: float) -> str:
 
 
 class Sparse:
-    """When the next line of a log is due: soon at first, then ever later.
+    """When the next log line is due: soon at first, then at growing intervals.
 
-    A run of an hour has about twenty lines, one of a day about thirty.
+    A run of one hour has about twenty lines, a run of one day about thirty.
 
     Args:
-        began: when the run did.
+        began: time at which the run began.
         first: seconds before the first line.
-        growth: time between two lines, as a share of what has passed at the first of them.
+        growth: time between two lines, as a share of the elapsed time at the first of them.
 
     >>> sparse = Sparse(began=0.0)
     >>> [second for second in range(60) if sparse.is_due("linear", float(second))]
@@ -70,7 +70,7 @@ class Sparse:
         self._next: dict[str, float] = {}
 
     def wait(self, name: str, now: float) -> float:
-        """Seconds until a line about this one is due; 0 or less if it is.
+        """Seconds until a line with this name is due; 0 or less if it is due.
 
         >>> Sparse(began=0.0, first=10.0).wait("linear", 4.0)
         6.0
@@ -78,7 +78,7 @@ class Sparse:
         return self._next.get(name, self._first) - now
 
     def is_due(self, name: str, now: float) -> bool:
-        """Whether a line about this one is to be written now; if so it counts as written."""
+        """Whether a line with this name should be written now; if so it counts as written."""
         if self.wait(name, now) > 0:
             return False
         self._next[name] = now + max(BETWEEN_LINES, self._growth * (now - self._began))

@@ -1,4 +1,4 @@
-"""How far a long run has come: bars on a terminal and in notebooks, sparse lines elsewhere."""
+"""Progress of a long run: bars on a terminal and in notebooks, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from weighbridge.core.progress.pace import Pace, in_words
 
 COMPILING = "compiling"
 CHECKING = "checking"
-# A first update compiles what it needs.
+# The first update also compiles.
 WEIGHING = "weighing new rows (the first time also compiling)"
 
 
 class Reporter(Protocol):
-    """Told about every chunk of a run over rows, or about every step of a tempered one.
+    """Gets every chunk of a run over rows, or every step of a tempered run.
 
     Each method says nothing unless a reporter has its own.
     """
 
     def start(self, total: int | None) -> None:
-        """A run over rows begins, of this many if that is known."""
+        """A run over rows begins; the total number of rows is None if unknown."""
         return
 
     def update(
         self, rows: int, log_evidence: float, annealing_steps: float, label: str = ""
     ) -> None:
-        """So many rows have been absorbed, by the model of this label if there are several."""
+        """This many rows have been absorbed; the label names the model if there are several."""
         return
 
     def temper(
@@ -45,11 +45,11 @@ class Reporter(Protocol):
         label: str = "",
         island_round: int = 0,
     ) -> None:
-        """All the data have come to this power; rounds of islands count from 1, if they do."""
+        """All the data have reached this power; rounds of islands count from 1 (0: no rounds)."""
         return
 
     def close(self) -> None:
-        """The run has ended, well or not."""
+        """The run has ended, with or without an error."""
         return
 
 
@@ -58,10 +58,10 @@ class Silent(Reporter):
 
 
 class Forecast:
-    """How much of a run is done and how long it still takes, of each of its parts.
+    """The fraction done and the remaining time, for each part of a run.
 
-    Powers grow by about the same factor in every step, so it is their logarithm that tells: the
-    share done is 1 - log(power) / log(first power).
+    Powers grow by about the same factor in every step, so progress is linear in their logarithm:
+    the fraction done is 1 - log(power) / log(first power).
 
     >>> forecast = Forecast()
     >>> [forecast.of_power("", power, now) for now, power in enumerate((0.01, 0.1, 1.0))][1]
@@ -73,16 +73,16 @@ class Forecast:
         self._first: dict[str, float] = {}
 
     def begin(self, name: str) -> None:
-        """Forget what was known of this part: it begins anew."""
+        """Forget the speed of this part, because it starts again."""
         self._paces.pop(name, None)
         self._first.pop(name, None)
 
     def of_rows(self, name: str, rows: int, total: int, now: float) -> tuple[float, float]:
-        """The share that is done, and the seconds that are left."""
+        """The fraction done, and the seconds left."""
         return rows / total, self._pace(name).left(rows, total, now)
 
     def of_power(self, name: str, power: float, now: float) -> tuple[float, float]:
-        """The same of a path of powers."""
+        """The fraction done, and the seconds left, for a path of powers."""
         log_power = math.log(power) if power > 0 else -math.inf
         if not math.isfinite(log_power):
             return 0.0, math.nan
@@ -95,11 +95,11 @@ class Forecast:
 
 
 class ProgressLines:
-    """Plain lines for logs and pipes: what is done if it lasts, then ever fewer with numbers.
+    """Plain log lines: what the run is doing, then numbers at growing intervals.
 
     Args:
-        stream: where they go.
-        unasked: whether nobody asked for them: only a run that lasts says something then.
+        stream: where the lines are written.
+        unasked: whether nobody asked for them; then only a long run writes lines.
     """
 
     def __init__(self, stream: TextIO, *, unasked: bool = False) -> None:
@@ -109,7 +109,7 @@ class ProgressLines:
         self._forecast = Forecast()
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
-        """Print what is done, if it is still done after a moment."""
+        """Print what is being done, if it takes more than a moment."""
         if at_once:
             self._log.hush()
             self._log.write(text)
@@ -159,7 +159,7 @@ class ProgressLines:
             self.announce(_labelled(name, CHECKING))
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Cancel the scheduled line."""
         self._log.hush()
 
     def _print(self, name: str, done: str, log_evidence: float, steps: str, left: float) -> None:
@@ -169,7 +169,7 @@ class ProgressLines:
 
 
 def _named(label: str, island_round: int) -> str:
-    """A model and its round of islands, as far as there are several."""
+    """The name of a model and its round of islands, as far as there are several."""
     return ", ".join(filter(None, [label, f"round {island_round}" if island_round else ""]))
 
 
@@ -178,7 +178,7 @@ def _labelled(name: str, text: str) -> str:
 
 
 class Bar:
-    """A row with a bar for each model: how far, log evidence, annealing steps, time left."""
+    """A row with a bar for each model: progress, log evidence, annealing steps, time left."""
 
     def __init__(self, screen: Screen | None = None) -> None:
         self.board = Board(Terminal() if screen is None else screen)
@@ -186,11 +186,11 @@ class Bar:
         self._forecast = Forecast()
 
     def announce(self, text: str, *, at_once: bool = False) -> None:
-        """Show what is done, in a row of its own until there is another one."""
+        """Show what is being done, in a row that the first named row replaces."""
         self.board.put("", Row("", None, text if at_once else f"{text} ..."), at_once=at_once)
 
     def start(self, total: int | None) -> None:
-        """A run begins, or does so again."""
+        """A run begins, or begins again."""
         self._total, self._forecast = total, Forecast()
         for key in list(self.board.rows):
             self.board.remove(key)
@@ -226,14 +226,14 @@ class Bar:
             self.board.put(label, Row(name, None, waiting))
             return
         share, left = self._forecast.of_power(label, power, time.perf_counter())
-        if power >= 1:  # a bridge and a second look may follow, and take as long as they take
+        if power >= 1:  # a bridge and a second look may follow; their time is unknown
             self._move(label, name, None, CHECKING, log_evidence, str(steps), math.nan)
         else:
             done = f"power {power:.3g}"
             self._move(label, name, share, done, log_evidence, str(steps), left)
 
     def close(self) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         self.board.close()
 
     def _move(
@@ -247,12 +247,12 @@ class Bar:
         left: float,
     ) -> None:
         if label:
-            self.board.remove("")  # what stood for all models until the first had a name
+            self.board.remove("")  # the row used before the first model has a name
         text = f"{done} log Z {log_evidence:.2f} {steps} steps"
         self.board.put(label, Row(name, share, text, in_words(left)))
 
     def _finish_others(self, label: str) -> None:
-        """Models are tempered one after the other: where one begins, those before are done."""
+        """Mark models as done when the next begins: they are tempered one after the other."""
         for key, row in list(self.board.rows.items()):
             if key not in ("", label) and row.text.startswith(CHECKING):
                 text = row.text.replace(CHECKING, "done", 1)
@@ -262,8 +262,7 @@ class Bar:
 def choose_reporter(progress: bool | Reporter | None) -> Reporter:
     """The reporter for a ``progress`` argument.
 
-    None shows bars where they can be shown; elsewhere only a run that lasts says something, in a
-    few lines.
+    None shows bars where possible; elsewhere only a long run writes something, in a few lines.
     """
     if progress is not None and not isinstance(progress, bool):
         return progress
@@ -272,13 +271,13 @@ def choose_reporter(progress: bool | Reporter | None) -> Reporter:
     screen = choose_screen()
     if screen is not None:
         return Bar(screen)
-    # A program without windows has no stream at all.
+    # A program without a console (for example pythonw) has no stderr.
     return Silent() if sys.stderr is None else ProgressLines(sys.stderr, unasked=progress is None)
 
 
 @contextlib.contextmanager
 def telling(progress: bool | Reporter | None, text: str) -> Iterator[None]:
-    """A block of work that is told about while it lasts; one that ends at once shows nothing."""
+    """A block of work that is announced; if it ends at once, nothing is shown."""
     reporter = choose_reporter(progress)
     announce(reporter, text)
     try:
@@ -288,7 +287,7 @@ def telling(progress: bool | Reporter | None, text: str) -> Iterator[None]:
 
 
 def is_watched(reporter: Reporter) -> bool:
-    """Whether somebody asked to be told, or looks at a screen: remarks may then come at once.
+    """Whether somebody asked for progress or sees a screen; remarks are then printed at once.
 
     >>> is_watched(ProgressLines(sys.stderr)), is_watched(ProgressLines(sys.stderr, unasked=True))
     (True, False)

@@ -7,12 +7,12 @@ import numpy as np
 from weighbridge.core.tables.frames import Frame, plain_columns
 from weighbridge.core.tables.table import Table
 
-# Rows that are shown of either end.
+# Rows that are shown from each end.
 SHOWN = 5
 
 
 def excerpt(frame: Frame) -> Table:
-    """Numbered rows of a table, without those in the middle of a long one.
+    """A table with numbered rows; the middle of a long table is left out.
 
     >>> print(excerpt(Frame({"power": np.linspace(0.0, 1.0, 21)})))
          power

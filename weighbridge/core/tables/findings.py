@@ -1,4 +1,4 @@
-"""Texts that say what to be careful about, which are a table as well."""
+"""Warnings as texts that can also be a table."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Findings(Tabular, Shown, tuple[str, ...]):
     """
 
     def __new__(cls, texts: Iterable[str] = ()) -> Findings:
-        """Texts as they are."""
+        """Keep the texts as they are."""
         return super().__new__(cls, texts)
 
     def _asdict(self) -> dict[str, Any]:
-        """What is copied and pickled, as of a named tuple."""
+        """The fields for copies and pickles, as for a named tuple."""
         return {"texts": tuple(self)}
 
     def _frame(self) -> Frame:

@@ -1,4 +1,4 @@
-"""Tables of results as data frames: pandas or polars, whichever is there."""
+"""Tables of results as pandas or polars data frames."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from weighbridge.core.errors import MissingDependencyError
 
 
 class Frame(NamedTuple):
-    """A table in plain terms.
+    """The contents of a table, independent of any library.
 
     Attributes:
-        columns: numbers or texts of every row, by the name of the column.
-        names: what each row is called; None where rows are only counted.
-        called: the heading of these names, such as "model".
+        columns: the numbers or texts of all rows, by the name of the column.
+        names: the name of each row; None if rows have only numbers.
+        called: the heading of the names, such as "model".
     """
 
     columns: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 def frame_of_models(
     columns: Mapping[str, Mapping[str, float | str]], names: Sequence[str]
 ) -> Frame:
-    """A table with a row for each model, from what is known of each by its name.
+    """A table with a row for each model, from columns of values by model name.
 
     >>> frame_of_models({"elpd": {"a": -9.0, "b": -7.0}}, ["b", "a"]).columns
     {'elpd': [-7.0, -9.0]}
@@ -37,27 +37,27 @@ def frame_of_models(
 
 
 class Tabular:
-    """What can become a data frame; a class of this kind tells its ``_frame``."""
+    """Base of classes that can become a data frame; a subclass defines ``_frame``."""
 
     def _frame(self) -> Frame:
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """The table as a pandas data frame, its rows by name (extra ``data``)."""
+        """The table as a pandas data frame, indexed by row name (extra ``data``)."""
         frame = self._frame()
         names, pandas = frame.names, _imported("pandas", "to_pandas")
         index = None if names is None else pandas.Index(list(names), name=frame.called)
         return pandas.DataFrame(plain_columns(frame), index=index)
 
     def to_polars(self) -> Any:
-        """The table as a polars data frame; names of rows are its first column."""
+        """The table as a polars data frame; the row names are its first column."""
         frame = self._frame()
         names = {} if frame.names is None else {frame.called: list(frame.names)}
         return _imported("polars", "to_polars").DataFrame({**names, **plain_columns(frame)})
 
 
 def plain_columns(frame: Frame) -> dict[str, Any]:
-    """Columns of real numbers, or of texts; of one with several numbers a row, one for each."""
+    """Columns of numbers or of texts; an array column is split into one column per entry."""
     found: dict[str, Any] = {}
     for name, values in frame.columns.items():
         array = np.asarray(values)

@@ -1,7 +1,8 @@
-"""How results show themselves in a notebook: a table, reasons for caution, a small figure.
+"""Results in a notebook: a table, reasons for caution, and a small figure.
 
-All of it is one piece of HTML with its picture inside: it needs nothing from elsewhere, has no
-names that another output could have too, and is still there when the notebook is opened again.
+Everything is one piece of HTML that includes its picture. It loads nothing from elsewhere, uses no
+element names that could clash with other outputs, and is still there when the notebook is opened
+again.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from weighbridge.core.errors import MissingDependencyError, WeighbridgeError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Rows of a table that are shown, and scalar entries that a figure has.
+# Largest number of table rows, and of scalar entries in a figure.
 MOST_ROWS = 20
 MOST_ENTRIES = 3
-# Pixels of an inch, as it is drawn and as it is shown: sharp on a fine screen, and small.
+# Pixels per inch, drawn and shown: drawn finer than shown, so that it is sharp on fine screens.
 DRAWN, SHOWN = 96, 56
 CELL = "padding:2px 8px;white-space:pre-wrap;text-align"
 
 
 class Page(NamedTuple):
-    """What is to be shown.
+    """The contents to show.
 
     Attributes:
         heading: one line.
         columns: headings of the table.
         rows: its cells as texts, by the name of the row.
-        remarks: what a user should know, a paragraph each.
-        caution: why not to trust the numbers, in a few words; it stands before them.
+        remarks: notes for the user, one paragraph each.
+        caution: why the numbers should not be trusted, in a few words; shown before them.
     """
 
     heading: str = ""
@@ -44,13 +45,13 @@ class Page(NamedTuple):
 
 
 class Shown:
-    """What shows itself in a notebook; a class of this kind tells its ``_page``."""
+    """Base of classes with a notebook view; a subclass defines ``_page``."""
 
     def _page(self) -> Page:
         raise NotImplementedError
 
     def _small_figure(self) -> Figure | None:
-        """What is drawn below the table: by default what ``plot`` draws, where there is one."""
+        """The figure below the table: by default the figure of ``plot``, if there is one."""
         plot = getattr(self, "plot", None)
         return None if plot is None else plot()
 
@@ -97,7 +98,7 @@ def _table(columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
 
 
 def _is_text(cell: str) -> bool:
-    """Whether a cell is words, which stand on the left."""
+    """Whether a cell holds words, which are aligned to the left."""
     try:
         float(cell.strip().lstrip("<").replace(",", "") or "0")
     except ValueError:
@@ -106,10 +107,10 @@ def _is_text(cell: str) -> bool:
 
 
 def _picture(thing: Shown) -> str:
-    """The figure as an image within the text; nothing where there is none to be had.
+    """The figure as an image inside the HTML; empty if there is no figure.
 
-    One that cannot be drawn (draws that are not finite, ...) must not hide the numbers: in its
-    place stands why.
+    A figure that cannot be drawn (for example because draws are not finite) must not hide the
+    numbers: the reason is shown in its place.
     """
     buffer = io.BytesIO()
     try:
@@ -117,9 +118,9 @@ def _picture(thing: Shown) -> str:
         if figure is None:
             return ""
         figure.savefig(buffer, format="png", dpi=DRAWN)
-    except MissingDependencyError:  # figures are an extra, which nobody asked for here
+    except MissingDependencyError:  # matplotlib is optional, and no figure was requested
         return ""
-    except Exception as error:  # whatever the drawing of a user's numbers raises
+    except Exception as error:  # drawing a user's numbers can raise anything
         reason = (str(error).splitlines() or [""])[0]
         kind = "" if isinstance(error, WeighbridgeError) else f"{type(error).__name__}: "
         return f"<p>The figure could not be drawn: {escape(kind + reason)}</p>"

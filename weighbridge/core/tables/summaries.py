@@ -1,4 +1,4 @@
-"""Draws by their scalar entries: labels, summaries and shortest intervals."""
+"""Summaries of draws by scalar entry: labels, moments, quantiles and shortest intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _entries(samples: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarra
 
 
 def first_entries(samples: Mapping[str, np.ndarray], most: int) -> dict[str, np.ndarray]:
-    """The draws of the first so many scalar entries; the others are not touched.
+    """The draws of the first ``most`` scalar entries; the others are not read.
 
     >>> list(first_entries({"w": np.zeros((9, 2)), "b": np.zeros(9)}, 2))
     ['w[0]', 'w[1]']
@@ -37,7 +37,7 @@ def first_entries(samples: Mapping[str, np.ndarray], most: int) -> dict[str, np.
 
 
 def num_entries(samples: Mapping[str, np.ndarray]) -> int:
-    """How many scalar entries there are.
+    """The number of scalar entries.
 
     >>> num_entries({"w": np.zeros((9, 2)), "b": np.zeros(9)})
     3
@@ -57,7 +57,7 @@ def summarise(samples: Mapping[str, np.ndarray], weights: np.ndarray, probabilit
     for label, values in scalar_entries(samples).items():
         mean = float(np.sum(weights * values))
         deviation = float(np.sqrt(np.sum(weights * (values - mean) ** 2)))
-        # Not interpolated: a far draw of next to no weight must not pull at a quantile.
+        # No interpolation: a distant draw of almost no weight must not change a quantile.
         points = np.quantile(values, (tail, 0.5, 1 - tail), weights=weights, method="inverted_cdf")
         interval = highest_density_interval(values, weights, probability)
         rows[label] = (mean, deviation, *map(float, points), *interval)
@@ -84,13 +84,13 @@ def highest_density_intervals(
 def highest_density_interval(
     values: np.ndarray, weights: np.ndarray, probability: float
 ) -> tuple[float, float]:
-    r"""The shortest interval between two draws that holds a probability.
+    r"""The shortest interval between two draws that holds a given probability.
 
     .. math:: \min_{i \le j} \; x_{(j)} - x_{(i)}
               \quad \text{with} \quad \sum_{k=i}^{j} w_{(k)} \ge p
 
-    Chen & Shao (1999), J. Comput. Graph. Stat. 8:69-92. Of a posterior with several modes it is
-    one interval all the same.
+    Chen & Shao (1999), J. Comput. Graph. Stat. 8:69-92. It is a single interval, also for a
+    posterior with several modes.
 
     Args:
         values: the draws.
@@ -105,10 +105,10 @@ def highest_density_interval(
     ordered = values[used][order]
     upto = np.cumsum(weights[used][order])
     before = np.concatenate([[0.0], upto[:-1]])
-    # Sums of weights carry rounding errors: a hair less than the probability is enough.
+    # Sums of weights have rounding errors, so a slightly smaller probability is accepted.
     last = np.searchsorted(upto, before + probability * (1 - 1e-9), side="left")
     starts = np.flatnonzero(last < len(ordered))
-    if not len(starts):  # weights that add up to a hair less than 1
+    if not len(starts):  # weights that add up to slightly less than 1
         return float(ordered[0]), float(ordered[-1])
     best = starts[np.argmin(ordered[last[starts]] - ordered[starts])]
     return float(ordered[best]), float(ordered[last[best]])

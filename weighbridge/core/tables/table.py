@@ -1,4 +1,4 @@
-"""A small table of numbers that prints itself."""
+"""A small table of numbers that can be printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weighbridge.core.tables.notebook import Page, Shown
 @travels()
 @dataclass(frozen=True)
 class Table(Tabular, Shown):
-    """A small table of numbers that prints itself; ``table[row, column]`` reads a cell.
+    """A small table of numbers that can be printed; ``table[row, column]`` reads a cell.
 
     >>> table = Table(("mean", "sd"), {"mu": (0.5, 0.1)})
     >>> print(table)
@@ -24,8 +24,8 @@ class Table(Tabular, Shown):
 
     Attributes:
         columns: their names.
-        rows: a cell for each column, by the name of the row.
-        notes: what a reader should know before trusting the numbers; printed below them.
+        rows: one cell per column, by the name of the row.
+        notes: cautions about the numbers; printed below them.
     """
 
     columns: tuple[str, ...]
@@ -37,7 +37,7 @@ class Table(Tabular, Shown):
         return self.rows[row][self.columns.index(column)]
 
     def texts(self) -> dict[str, list[str]]:
-        """The cells as they are written, by the name of the row.
+        """The cells as they are printed, by the name of the row.
 
         >>> Table(("mean", "sd"), {"mu": (0.5, 0.1)}).texts()
         {'mu': ['0.5', '0.1']}

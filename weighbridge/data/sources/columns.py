@@ -1,4 +1,4 @@
-"""The columns that are asked for: whether they are there, which are kept, and of what type."""
+"""The requested columns: whether they exist, which are kept, and their types."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from weighbridge.data.columns import NumpyArray, row_name
 from weighbridge.data.values import LeftOut, Values, refuse_duplicates
 
 Columns = list[str] | None
-MOST_COMPARED = 1000  # names that a misspelled one is held against
+MOST_COMPARED = 1000  # names that a misspelled name is compared with
 Schema = Mapping[str, type]
 
 
 def check_request(
     columns: Sequence[str] | None, schema: Mapping[str, type] | None
 ) -> tuple[list[str] | None, dict[str, type]]:
-    """The columns and types that were asked for; DataError if they make no sense."""
+    """The requested columns and types; DataError if they are not valid."""
     types = dict(schema or {})
     if columns is not None:
         columns = [columns] if isinstance(columns, str) else list(columns)
         if not columns:
             raise DataError("columns is empty. Name at least one column, or leave it out.")
         refuse_duplicates(columns)
-        check_present(columns, types)  # a schema for a column that is not read is a mistake
+        check_present(columns, types)  # a type for a column that is not read is an error
     for name, kind in types.items():
         if kind not in (float, int):
             raise DataError(f"schema[{name!r}] is {kind!r}. Use float or int (the types).")
@@ -34,7 +34,7 @@ def check_request(
 
 
 def check_present(present: Sequence[str], names: Iterable[str]) -> None:
-    """DataError for the first name that is not among those present."""
+    """Raise a DataError for the first name that is not present."""
     known = set(present)
     for name in names:
         if name not in known:
@@ -45,20 +45,20 @@ def check_present(present: Sequence[str], names: Iterable[str]) -> None:
 
 
 def named(columns: Sequence[str], most: int = 20) -> str:
-    """Names of columns for a message, which ten thousand of them would drown."""
+    """Names of columns for a message; only the first ones if there are many."""
     shown = [text if len(text := str(name)) <= 80 else f"{text[:77]}..." for name in columns[:most]]
     more = len(columns) - most
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that is meant, empty if none is close."""
+    """A hint with the most similar known name; empty if none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def not_numbers(name: str) -> DataError:
-    """The error of a column of a file that was left out and is asked for."""
+    """The error for reading a column of a file that was left out."""
     return DataError(
         f"Column {name!r} was left out, because it does not hold numbers. Convert it to numbers "
         "in the file (labels to 0, 1, 2, ...), or do not use it."
@@ -74,8 +74,8 @@ def select(
 ) -> Values:
     """Keep the requested columns of a block and give them the types of the schema.
 
-    A column that is requested and was left out is an error; one that is not requested was left
-    out by the user, which needs no telling.
+    A requested column that was left out is an error. Columns that the user did not request are not
+    reported as left out.
     """
     for name in [*(columns or []), *schema]:
         if left_out and name in left_out:
@@ -93,7 +93,7 @@ def select(
 
 
 def cast(leaf: NumpyArray, name: str, kind: type | None, first_row: int) -> NumpyArray:
-    """A column in the type that the schema gives it; DataError names what is not whole."""
+    """A column in the type of the schema; DataError at a value that is not whole."""
     if kind is float:
         return leaf.astype(np.float64, copy=False)
     if kind is int and leaf.dtype == np.float64:

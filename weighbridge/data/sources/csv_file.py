@@ -1,4 +1,4 @@
-"""Reads CSV, from a file or a stream, in blocks of whole records."""
+"""Read CSV, from a file or a stream, in blocks of whole records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from weighbridge.data.sources.text_columns import (
 
 
 class _Batch(NamedTuple):
-    """Records of a block as columns of text, and what is wrong with those of another length."""
+    """Records of a block as columns of text, and the errors of records of another length."""
 
     raw: RawBlock
     columns: Any
@@ -59,10 +59,10 @@ def read_csv(
     Args:
         source: a path, or a binary stream.
         columns: the columns to read; None for all that are numeric.
-        schema: their types, where they should not be inferred.
-        position: of a block to begin at.
-        lenient: whether what cannot be read becomes NaN and is told with its block, and is no
-            DataError.
+        schema: their types, if they should not be inferred.
+        position: position of a block at which to begin.
+        lenient: if true, a value that cannot be read is NaN and is listed with its block; otherwise
+            it is a DataError.
     """
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(open(source, "rb")) if isinstance(source, Path) else source
@@ -70,7 +70,7 @@ def read_csv(
         check_present(header, [*(columns or []), *schema])
         if columns is None and len(header) > MOST_COLUMNS:
             raise DataError(
-                f"There are {len(header):,} columns, and not more than {MOST_COLUMNS:,} are read "
+                f"There are {len(header):,} columns, but at most {MOST_COLUMNS:,} are read "
                 "together. Name those that you need, with columns=[...] or --features."
             )
         body = stream.tell() if position else 0
@@ -93,7 +93,7 @@ def read_csv(
 
 
 class _CsvColumns:
-    """What is known of the columns, and how blocks of text are made values with it."""
+    """The types of the columns, and the conversion of blocks of text to values."""
 
     def __init__(self, header: list[str], columns: Columns, schema: Schema, lenient: bool) -> None:
         self.header, self.schema, self.lenient = header, schema, lenient
@@ -102,7 +102,7 @@ class _CsvColumns:
         self.kinds: dict[str, str] = {}
 
     def learn(self, batches: Iterator[_Batch]) -> list[_Batch]:
-        """Infer the types from the first block that has rows; gives back what was read for it."""
+        """Infer the types from the first block with rows; returns the blocks read for this."""
         begun = []
         for batch in batches:
             begun.append(batch)
@@ -114,7 +114,7 @@ class _CsvColumns:
                 where = _Where(batch, 0)
                 self.kinds = infer_kinds(batch.columns, self.schema, self.all_wanted, where)
             return begun
-        if begun:  # none of the records can be read: they are bad rows
+        if begun:  # no record can be read: all are bad rows
             if not self.all_wanted:
                 reason = begun[0].raw.broken or next(iter(begun[0].ragged.values()))
                 raise DataError(f"No record can be read. The first: {reason}")
@@ -123,7 +123,7 @@ class _CsvColumns:
         raise NoRowsError("There are no rows after the header. Write at least one row of data.")
 
     def batches(self, blocks: Iterable[RawBlock], row: int = 0) -> Iterator[_Batch]:
-        """Blocks of records as columns of text; `row` is the number of the first."""
+        """Blocks of records as columns of text; `row` is the number of the first record."""
         for raw in blocks:
             batch = _Batch(raw, None, {0: raw.broken}) if raw.broken else self._parse(raw, row)
             if batch.num_rows:
@@ -136,7 +136,7 @@ class _CsvColumns:
 
         def note_ragged_row(invalid: Any) -> str:
             ragged[invalid.number - 1] = (
-                f"has {invalid.actual_columns} fields, and the header has "
+                f"has {invalid.actual_columns} fields, but the header has "
                 f"{invalid.expected_columns}: {shorten(repr(invalid.text))}."
             )
             return "skip" if self.lenient else "error"
@@ -156,7 +156,7 @@ class _CsvColumns:
         return _Batch(raw, found, ragged)
 
     def block(self, batch: _Batch, place: Position) -> Block:
-        """The values of a block, and its rows that could not be read."""
+        """The values of a block, and its rows that could not be parsed."""
         row = place["row"]
         where = _Where(batch, row)
         if not self.lenient:
@@ -188,12 +188,12 @@ class _CsvColumns:
 
 
 class _Where:
-    """Names the rows of a block; its records are looked up when the first is asked for."""
+    """Places of the rows of a block; records are split when the first place is needed."""
 
     def __init__(self, batch: _Batch, row: int) -> None:
         self._batch, self._row = batch, row
         self._records: list[tuple[int, bytes]] = []
-        # Of each row that was parsed, its number among all of the block.
+        # For each parsed row, its number among all rows of the block.
         self.rows: Sequence[int] = range(batch.num_rows)
         if batch.ragged:
             self.rows = [k for k in range(batch.num_rows) if k not in batch.ragged]
@@ -232,7 +232,7 @@ def parse_text(text: bytes, header: list[str], wanted: list[str], on_ragged: Any
     pyarrow, arrow_csv = require("pyarrow"), require("pyarrow.csv")
     return arrow_csv.read_csv(
         pyarrow.BufferReader(_as_utf8(text)),
-        # One block, however long a record is: Arrow would refuse one that is longer than its own.
+        # One block, however long a record is: Arrow refuses records that are longer than its block.
         arrow_csv.ReadOptions(
             column_names=header, use_threads=False, block_size=max(1 << 20, len(text) + 1)
         ),
@@ -247,7 +247,7 @@ def parse_text(text: bytes, header: list[str], wanted: list[str], on_ragged: Any
 
 
 def _as_utf8(text: bytes) -> bytes:
-    """Other bytes replaced as in messages: Arrow cannot tell a ragged row that holds some."""
+    """Replace bytes that are not UTF-8: Arrow cannot report a ragged row that contains such."""
     if text.isascii():
         return text
     try:
@@ -258,7 +258,7 @@ def _as_utf8(text: bytes) -> bytes:
 
 
 def _lines_before(stream: Any, body: int, byte: int) -> int:
-    """Lines between the header and a byte, for a place that was saved without its line."""
+    """Number of lines between the header and a byte, for a position saved without its line."""
     stream.seek(body)
     lines, left = 0, byte
     while left and (piece := stream.read(min(left, 1 << 20))):
@@ -267,19 +267,19 @@ def _lines_before(stream: Any, body: int, byte: int) -> int:
 
 
 def _seek_line(stream: Any, body: int, byte: int) -> None:
-    """Go to a byte of the body that begins a line."""
+    """Go to a byte of the body at which a line begins."""
     size = stream.seek(0, os.SEEK_END) - body
     if byte:
         stream.seek(body + byte - 1)
     if byte > size or (byte and stream.read(1) != b"\n"):
-        raise file_changed(f"{size} bytes after the header", f"byte {byte}, which begins no line")
+        raise file_changed(f"{size} bytes after the header", f"byte {byte}, where no line begins")
     stream.seek(body + byte)
 
 
 def count_csv_rows(path: Path) -> int | None:
-    """Rows of a CSV file, by a quick pass over it; None if it cannot be read as one.
+    """Number of rows of a CSV file, by a quick pass; None if it cannot be read as CSV.
 
-    What is wrong with it is said by the pass that reads the values.
+    Errors are reported by the pass that reads the values.
     """
     pyarrow = require("pyarrow")
     rows = 0

@@ -1,4 +1,4 @@
-"""The header of a CSV: its column names, or what the file is instead."""
+"""The header of a CSV file: its column names, or an error that names the real file type."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from weighbridge.core.errors import DataError
 from weighbridge.data.columns import looks_numeric
-from weighbridge.data.sources.csv_records import LONGEST_RECORD, Quotes, look_on, shorten
+from weighbridge.data.sources.csv_records import LONGEST_RECORD, Quotes, scan_quotes, shorten
 from weighbridge.data.sources.reading import NoRowsError
 from weighbridge.data.values import refuse_duplicates
 
-# How files begin that are often given a wrong name, and what to do with them.
+# First bytes of files that often have a wrong name, with the file type and the remedy.
 _UNPACK = "Unpack it first, and give the file inside."
 _ENCODED = "Save it as UTF-8."
 _MARKS = {
@@ -25,13 +25,13 @@ _MARKS = {
     b"\xfe\xff": ("text in UTF-16", _ENCODED),
 }
 
-MOST_LINES = 1000  # over which quoted names may go on
-# Columns that are read where none are named: each costs time and memory, whether used or not.
+MOST_LINES = 1000  # largest number of lines of a header with quoted names
+# Largest number of columns read if none are named: each needs time and memory, used or not.
 MOST_COLUMNS = 1 << 15
 
 
 def read_header(stream: Any) -> tuple[list[str], int]:
-    """The column names, and the number of the line after them."""
+    """The column names, and the number of the line after the header."""
     lines = 0
     while True:
         text = stream.readline(LONGEST_RECORD + 1)
@@ -44,10 +44,10 @@ def read_header(stream: Any) -> tuple[list[str], int]:
         lines += 1
         if text.strip():
             break
-    text, more = _to_its_end(stream, text, lines)
+    text, more = _complete_header(stream, text, lines)
     if b"\0" in text:
         raise DataError(
-            "The header has NUL bytes: this is no CSV, or text in UTF-16. Save it as UTF-8."
+            "The header has NUL bytes: this is not CSV, or is text in UTF-16. Save it as UTF-8."
         )
     try:
         header = next(csv.reader([text.decode("utf-8-sig", "replace")]))
@@ -58,18 +58,18 @@ def read_header(stream: Any) -> tuple[list[str], int]:
 
 
 def refuse_other_kinds(begins: bytes) -> None:
-    """DataError for a file that is something else by its first bytes."""
+    """Raise a DataError if the first bytes show that the file is of another type."""
     for mark, (kind, remedy) in _MARKS.items():
         if begins.startswith(mark):
-            raise DataError(f"This is no CSV: it is {kind}. {remedy}")
+            raise DataError(f"This is not CSV: it is {kind}. {remedy}")
 
 
-def _to_its_end(stream: Any, text: bytes, line: int) -> tuple[bytes, int]:
-    """The header with the further lines that a quoted name goes on in, and how many those are."""
+def _complete_header(stream: Any, text: bytes, line: int) -> tuple[bytes, int]:
+    """The header with further lines that belong to quoted names, and the number of these lines."""
     quotes, more, header = Quotes(), 0, bytearray(text)
     while True:
         size = len(header)
-        quotes = look_on(header, quotes, ended=False)
+        quotes = scan_quotes(header, quotes, ended=False)
         if size <= LONGEST_RECORD and header.endswith(b"\n") and quotes.opened < 0:
             break
         header += stream.readline(max(0, LONGEST_RECORD + 1 - size))
@@ -79,20 +79,20 @@ def _to_its_end(stream: Any, text: bytes, line: int) -> tuple[bytes, int]:
                     f"The header is longer than {LONGEST_RECORD >> 20} MiB: a quote is not closed, "
                     "or line ends are missing. Correct the first line."
                 )
-            quotes = look_on(header, quotes, ended=True)
+            quotes = scan_quotes(header, quotes, ended=True)
             break
         more += 1
         if more > MOST_LINES:
             break
     if quotes.opened >= 0:
         raise DataError(
-            f"A quote that opens in the header, line {line}, is never closed. Correct that line."
+            f"A quote opened in the header, line {line}, is never closed. Correct that line."
         )
     names = bytes(header).rstrip(b"\r\n")
     if b"\r" in names and not more and b'"' not in names:
         raise DataError(
-            "The lines end in a carriage return alone (CR). Save the file with line feeds, such as "
-            "by: tr '\\r' '\\n' < old.csv > new.csv"
+            "The lines end with only a carriage return (CR). Save the file with line feeds, for "
+            "example with: tr '\\r' '\\n' < old.csv > new.csv"
         )
     return bytes(header), more
 

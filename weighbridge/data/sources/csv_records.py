@@ -1,4 +1,4 @@
-"""Cuts CSV into blocks of whole records, in one forward pass that carries the state of quotes."""
+"""Cut CSV into blocks of whole records, in one forward pass that tracks quotes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any, NamedTuple
 from weighbridge.core.errors import DataError
 
 BLOCK_BYTES = 1 << 20
-# A record that is longer is no row of numbers: a quote was opened and forgotten, or line ends
-# are missing.
+# A longer record is not a row of numbers: a quote was not closed, or line ends are missing.
 LONGEST_RECORD = 16 << 20
 SHOWN = 80
-# A quoted field, which begins where a field does, or the end of a line.
+# A quoted field, which starts at the start of a field, or the end of a line.
 _QUOTED_OR_END = re.compile(rb'(?<![^,\r\n])"(?:[^"]|"")*+"?|\r\n|\n|\r')
 
 
 class RawBlock(NamedTuple):
-    """Records as they stand in the file.
+    """Records as written in the file.
 
     Attributes:
-        byte: where the block begins, counted from the end of the header.
-        line: number of its first line, from 1 at the top of the file.
+        byte: position of the block, counted from the end of the header.
+        line: number of its first line; the first line of the file is 1.
         text: its bytes.
-        broken: empty, or what is wrong with the one line that this block then is.
+        broken: empty, or what is wrong; the block is then a single bad line.
     """
 
     byte: int
@@ -33,7 +32,7 @@ class RawBlock(NamedTuple):
     broken: str = ""
 
     def records(self) -> Iterator[tuple[int, bytes]]:
-        """Line and text of each record; blank lines are none."""
+        """Line number and text of each record; blank lines are skipped."""
         line, counted = self.line, 0
         for start, end in _spans(self.text):
             line, counted = line + self.text.count(b"\n", counted, start), start
@@ -41,14 +40,14 @@ class RawBlock(NamedTuple):
 
 
 class Quotes(NamedTuple):
-    """How far quotes are known.
+    """State of the scan for quotes.
 
     Attributes:
-        scanned: where to look on.
-        opened: where the quoted field began that is still open; -1 outside of quotes.
-        outside: where the text outside of quotes began.
-        cut: end of the last line known to end outside of quotes.
-        stray: whether the open field was closed in the midst of other text, lines later.
+        scanned: position at which to continue.
+        opened: start of the quoted field that is still open; -1 outside quotes.
+        outside: start of the current text outside quotes.
+        cut: end of the last line that is known to end outside quotes.
+        stray: whether the open field was closed inside other text, on a later line.
     """
 
     scanned: int = 0
@@ -58,16 +57,16 @@ class Quotes(NamedTuple):
     stray: bool = False
 
 
-def look_on(text: bytes | bytearray, quotes: Quotes, ended: bool) -> Quotes:
-    """Follow quotes through text that has grown; each byte is looked at once.
+def scan_quotes(text: bytes | bytearray, quotes: Quotes, ended: bool) -> Quotes:
+    """Continue the scan for quotes in text that has grown; each byte is read once.
 
-    A quote opens a field only where a field begins, and closes it unless it is doubled. One that
-    would close a field of several lines in the midst of other text is a stray quote.
+    A quote opens a field only at the start of a field, and closes it unless it is doubled. A quote
+    that would close a field of several lines inside other text is a stray quote.
 
     Args:
-        text: from the beginning of a record on.
-        quotes: how far they were known.
-        ended: whether nothing comes after the text.
+        text: text from the start of a record.
+        quotes: the state of the scan so far.
+        ended: whether this is the end of the input.
     """
     scanned, opened, outside, cut, _ = quotes
     while (at := text.find(b'"', scanned)) >= 0:
@@ -95,20 +94,20 @@ def look_on(text: bytes | bytearray, quotes: Quotes, ended: bool) -> Quotes:
 def whole_records(
     stream: Any, byte: int = 0, line: int = 1, *, lenient: bool = False
 ) -> Iterator[RawBlock]:
-    """Cut a stream into blocks that end where a line does, and not inside quotes.
+    """Cut a stream into blocks that end at the end of a line, and not inside quotes.
 
-    Each is cut in a way that depends on where it begins alone. pyarrow's own streaming reader
-    would do it on a thread of its own, which cannot be stopped while it waits for a pipe.
+    The end of each block depends only on its start. pyarrow's own streaming reader would use a
+    thread of its own, which cannot be stopped while it waits for a pipe.
 
     Args:
-        stream: at the first record.
-        byte: what to call its place.
-        line: what to call its first line.
-        lenient: whether the line of a quote that is never closed, and one that is too long, is
-            handed out as a broken block and reading goes on after it; otherwise a DataError.
+        stream: a stream positioned at the first record.
+        byte: the position to give to the first byte.
+        line: the number to give to the first line.
+        lenient: if true, a line with a quote that is never closed, and a line that is too long, is
+            returned as a broken block, and reading continues after it; otherwise it is a DataError.
     """
     rest, window = bytearray(), BLOCK_BYTES
-    ahead = bytearray()  # read already, but not for the block under way
+    ahead = bytearray()  # already read, for later blocks
     quotes = Quotes()
     while True:
         if ahead and len(rest) < window:
@@ -118,7 +117,7 @@ def whole_records(
         while len(rest) < window and (piece := stream.read(window - len(rest))):
             rest += piece
         ended = len(rest) < window
-        quotes = look_on(rest, quotes, ended)
+        quotes = scan_quotes(rest, quotes, ended)
         closed = quotes.opened < 0
         cut = len(rest) if ended and closed else quotes.cut
         if not cut and not (ended or quotes.stray) and window < LONGEST_RECORD:
@@ -146,12 +145,12 @@ def whole_records(
 
 
 def shorten(text: str, most: int = SHOWN) -> str:
-    """A text that may be a megabyte, short enough for a message."""
+    """Shorten a text, which may have megabytes, for a message."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _spans(text: bytes) -> Iterator[tuple[int, int]]:
-    """Beginning and end of each record that is not blank."""
+    """Start and end of each record that is not blank."""
     start = 0
     for found in _QUOTED_OR_END.finditer(text):
         if text[found.start()] in b"\r\n":
@@ -172,12 +171,12 @@ def _complaint(text: bytearray, quotes: Quotes, line: int) -> str:
     where = f"The quote that opens in line {number}, {shown.decode('utf-8', 'replace')!r},"
     if quotes.stray:
         end = line + text.count(b"\n", 0, quotes.scanned)
-        return f"{where} is closed in the midst of a field of line {end}."
+        return f"{where} is closed inside a field of line {end}."
     return f"{where} is not closed in the {len(text):,} bytes after it."
 
 
 def _skip_line(stream: Any) -> int:
-    """Read to the end of the line, and keep nothing of it."""
+    """Read to the end of the line without keeping the text."""
     skipped = 0
     while piece := stream.readline(BLOCK_BYTES):
         skipped += len(piece)

@@ -1,4 +1,4 @@
-"""Files of rows: found by path or pattern, read each by the reader of its kind."""
+"""Files of rows: found by path or pattern; each is read by the reader for its type."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _READERS: dict[str, Callable[..., Reader]] = {
 
 
 def expand(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a path or a glob names, sorted."""
+    """The files that match a path or a glob, sorted."""
     text = os.fspath(path)
     if "://" in text:
         raise DataError(
-            f"{without_secrets(text)} is an address, and files are wanted here. Follow a Redis "
+            f"{without_secrets(text)} is an address, but files are needed here. Follow a Redis "
             "stream with `weighbridge watch`, or open it with wb.open_feed."
         )
     if os.path.exists(text) or not glob.has_magic(text):
@@ -42,7 +42,7 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def check_file(path: Path) -> None:
-    """DataError unless there is such a file, of a kind that can be read."""
+    """Raise a DataError unless the file exists and is of a type that can be read."""
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder. Pass its files, such as '{path}/*.csv'.")
     if not path.exists():
@@ -59,7 +59,7 @@ def check_file(path: Path) -> None:
 
 
 def is_readable(name: str) -> bool:
-    """Whether a file of this name can be read; hidden ones are not for us."""
+    """Whether a file with this name can be read; hidden files are ignored."""
     return not name.startswith(".") and Path(name).suffix.lower() in _READERS
 
 
@@ -71,16 +71,16 @@ def read_file(
     *,
     lenient: bool = False,
 ) -> Reader:
-    """Read one file: a head that tells its columns, then blocks.
+    """Read one file: a head with its columns, then blocks.
 
     Args:
         path: the file.
         columns: the columns to read; None for all that are numeric.
-        schema: their types, where they should not be inferred.
-        position: of a block that an earlier reading gave: begin there. Blocks are cut in a way
-            that depends on their beginning alone, so they are the same from there on.
-        lenient: whether a row that cannot be read becomes one of NaN, and is told with its block.
-            A file that cannot be read is a DataError nevertheless.
+        schema: their types, if they should not be inferred.
+        position: the position of a block from an earlier reading, at which to begin. The end of
+            each block depends only on its start, so the blocks from there on are the same.
+        lenient: if true, a row that cannot be parsed has NaN values and is listed in its block. A
+            file that cannot be read is a DataError in any case.
     """
     reader = _READERS[path.suffix.lower()]
     try:
@@ -96,7 +96,7 @@ def read_file(
 
 
 def head_of(path: Path, columns: Columns, schema: Schema, *, lenient: bool = False) -> Head:
-    """The columns of a file, those left out, and its number of rows if it is known."""
+    """The columns of a file, the columns left out, and the number of rows if known."""
     with contextlib.closing(read_file(path, columns, schema, lenient=lenient)) as reader:
         head: Head = next(reader)
         return head
@@ -105,10 +105,10 @@ def head_of(path: Path, columns: Columns, schema: Schema, *, lenient: bool = Fal
 def head_of_all(
     paths: Sequence[Path], columns: Columns, schema: Schema, *, lenient: bool = False
 ) -> Head:
-    """The columns of the first file, which all others must have, and the rows of all together.
+    """The columns of the first file, which all others must have, and the total number of rows.
 
-    Where one that cannot be read is passed over (`lenient`), it is the first that can; the rows
-    are not known then.
+    With `lenient`, unreadable files are skipped: the columns are those of the first readable file,
+    and the number of rows of several files is unknown.
     """
     if lenient:
         return _first_head(paths, columns, schema)

@@ -1,4 +1,4 @@
-"""Reads files of JSON lines."""
+"""Read files of JSON lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lines_of(file: BinaryIO) -> Iterator[Line]:
 
 
 def learn_leniently(parser: RowParser, lines: Iterator[Line]) -> None:
-    """Take the columns from the first line that has them; the error of the first if none has."""
+    """Take the columns from the first usable line; if there is none, raise the first error."""
     refused: DataError | None = None
     for line in lines:
         try:
@@ -66,7 +66,7 @@ def learn_leniently(parser: RowParser, lines: Iterator[Line]) -> None:
 
 
 def rows_of(parser: RowParser, block: LineBlock) -> tuple[dict[str, NumpyArray], dict[int, Unread]]:
-    """The lines of a block as one run of rows, and those that are none."""
+    """The rows of a block, and those that could not be parsed."""
     rows = [decode(line.text) for line in block.lines]
     runs = parser.runs(rows, [f"Line {line.number}" for line in block.lines])
     unread = {}

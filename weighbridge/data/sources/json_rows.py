@@ -1,4 +1,4 @@
-"""Rows as JSON objects, one a line, made into columns."""
+"""Convert rows that are JSON objects, one per line, to columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 80
 
 
 class Run(NamedTuple):
-    """Rows one after the other, from the `start`-th on; a bad one stands alone, with a reason."""
+    """Consecutive rows from number `start` on; a bad row is a run by itself, with a reason."""
 
     start: int
     values: dict[str, NumpyArray]
@@ -25,17 +25,17 @@ class Run(NamedTuple):
 
 
 class RowParser:
-    """Makes columns of JSON objects; the first object tells which there are, and their shapes.
+    """Converts JSON objects to columns; the first object defines the columns and their shapes.
 
-    Numbers become floats, whole or not, because JSON does not tell 1 from 1.0; a schema asks for
-    whole ones. A null is a missing value, NaN.
+    Numbers become floats, because JSON does not distinguish 1 from 1.0; a schema can request
+    integers. A null is a missing value, NaN.
 
     Args:
-        columns: the columns to take; by default all of the first object that hold numbers.
+        columns: the columns to read; by default all columns of the first object that hold numbers.
         schema: column -> float or int.
-        identifier: a field that names the row and is no column.
-        lenient: whether a line that cannot be used becomes a row of NaN, which the row policy
-            then deals with, and not a DataError.
+        identifier: a field that identifies the row and is not a column.
+        lenient: if true, a line that cannot be used becomes a row of NaN, which the row policy
+            handles; otherwise it is a DataError.
 
     >>> parser = RowParser(None, {})
     >>> parser.learn(Line(0, 1, b'{"x": [1, 2.5], "y": 3, "name": "a"}'))
@@ -63,40 +63,40 @@ class RowParser:
 
     @property
     def kept(self) -> list[str]:
-        """The columns, once `learn` has seen an object."""
+        """The columns; known after `learn`."""
         return list(self._shapes)
 
     @property
     def form(self) -> list[ColumnForm]:
-        """Columns and shapes, once they are known; a cursor keeps them."""
+        """Columns and shapes, if known; saved in a cursor."""
         return [ColumnForm(n, shape, n in self._booleans) for n, shape in self._shapes.items()]
 
     def fresh(self) -> RowParser:
-        """The same parser before it has seen an object."""
+        """A parser with the same settings that has not seen an object."""
         return RowParser(
             self.columns, self.schema, identifier=self.identifier, lenient=self.lenient
         )
 
     def restore(self, form: Sequence[ColumnForm]) -> None:
-        """Go on with the columns that an earlier reading has learned, whatever comes now."""
+        """Use the columns that an earlier reading has learned."""
         known = {column.name: column for column in form}
         if self.identifier in known:
             raise DataError(
-                f"The run was begun with {self.identifier!r} as a column, and now it is the "
-                "identifier. Go on as it was begun, or start anew."
+                f"The run was started with {self.identifier!r} as a column, but now it is the "
+                "identifier. Use the first setting, or start a new run."
             )
         for name in [*(self.columns or []), *self.schema]:
             if name not in known:
                 raise DataError(
-                    f"The run was begun without the column {name!r}; it has: "
-                    f"{_names(list(known))}. Go on with these, or start anew."
+                    f"The run was started without the column {name!r}; it has: "
+                    f"{_names(list(known))}. Use these columns, or start a new run."
                 )
         kept = [known[name] for name in self.columns] if self.columns else form
         self._shapes = {column.name: column.shape for column in kept}
         self._booleans = {c.name for c in kept if c.boolean and c.name not in self.schema}
 
     def no_rows(self) -> dict[str, NumpyArray]:
-        """The columns without a row, in their types and shapes."""
+        """The columns without rows, with their types and shapes."""
         empty = {n: np.empty((0, *shape)) for n, shape in self._shapes.items()}
         for name in empty:
             if name in self._booleans:
@@ -110,7 +110,7 @@ class RowParser:
         row = decode(first.text) if isinstance(first, Line) else first
         where = f"line {first.number}" if isinstance(first, Line) else "the first entry"
         if isinstance(row, str):
-            raise DataError(f"The columns are told by {where}, but {row}. Correct it.")
+            raise DataError(f"The columns are defined by {where}, but {row}. Correct it.")
         wanted = [name for name in row if name != self.identifier]
         for name in [*(self.columns or []), *self.schema]:
             if name not in wanted:
@@ -133,22 +133,22 @@ class RowParser:
         self._shapes = shapes
 
     def values(self, lines: Sequence[Line]) -> dict[str, NumpyArray]:
-        """The columns of lines that must all be good."""
+        """The columns of lines that must all be valid."""
         rows = [decode(line.text) for line in lines]
         (run,) = self.runs(rows, [f"Line {line.number}" for line in lines])
         return run.values
 
     def runs(self, rows: Sequence[Mapping[str, Any] | str], names: Sequence[str]) -> list[Run]:
-        """Objects as columns.
+        """Objects as columns, in runs of good rows and single bad rows.
 
         Args:
-            rows: what `decode` made of each line: an object, or what is wrong with it.
-            names: what messages call each.
+            rows: for each line the object that `decode` returned, or the error text.
+            names: the name of each row in messages.
         """
         columns = self._columns(rows)
         if columns is not None:
             return [Run(0, columns)]
-        if len(rows) > 1:  # find the bad ones by halves
+        if len(rows) > 1:  # find the bad rows by bisection
             half = len(rows) // 2
             earlier = self.runs(rows[:half], names[:half])
             return _merge(earlier, self.runs(rows[half:], names[half:]), half)
@@ -175,7 +175,7 @@ class RowParser:
         return columns
 
     def _fit(self, name: str, array: NumpyArray) -> NumpyArray | None:
-        """The numbers of a column in its type; None if they are of another."""
+        """The numbers of a column in its type; None if they do not have this type."""
         if name in self._booleans:
             return array if array.dtype == np.bool_ else None
         if self.schema.get(name) is not int:
@@ -195,18 +195,18 @@ class RowParser:
             if array is None:
                 return f"its {name!r} is {shown}, not numbers"
             if array.shape != shape:
-                return f"its {name!r} has shape {array.shape}, and the first row's has {shape}"
+                return f"its {name!r} has shape {array.shape}, but the first row's has {shape}"
             if self._fit(name, array) is None:
                 kind = "true or false" if name in self._booleans else "whole numbers"
                 return f"its {name!r} is {shown}, not {kind}"
-        return "its values cannot be made columns"
+        return "its values cannot be converted to columns"
 
 
 def decode(text: bytes | str) -> dict[str, Any] | str:
-    """The JSON object of a line, or what is wrong with it.
+    """The JSON object of a line, or a text that explains what is wrong with it.
 
     >>> decode('{"y": 1}'), decode("[1]")
-    ({'y': 1}, "it is no JSON object: '[1]'")
+    ({'y': 1}, "it is not a JSON object: '[1]'")
     """
     try:
         found = json.loads(text)
@@ -215,11 +215,11 @@ def decode(text: bytes | str) -> dict[str, Any] | str:
     if isinstance(found, dict):
         return found
     shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    return f"it is no JSON object: {_shorten(repr(shown[: 2 * SHOWN].strip()))}"
+    return f"it is not a JSON object: {_shorten(repr(shown[: 2 * SHOWN].strip()))}"
 
 
 def identified(row: dict[str, Any] | str, field: str) -> dict[str, Any] | str:
-    """The row, or what is wrong with the field that should name it."""
+    """The row, or what is wrong with the field that should identify it."""
     if isinstance(row, str):
         return row
     found = row.get(field)
@@ -229,16 +229,16 @@ def identified(row: dict[str, Any] | str, field: str) -> dict[str, Any] | str:
 
 
 def _names(names: list[str]) -> str:
-    """Some of the names, for a message."""
+    """The first names, for a message."""
     more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
     return ", ".join(map(_shorten, names[:20])) + more
 
 
 def _shown(value: Any) -> str:
-    """A value for a message, whatever it is."""
+    """Any value as text, for a message."""
     try:
         return repr(value)
-    except (RecursionError, ValueError):  # lists in lists, or a number of thousands of digits
+    except (RecursionError, ValueError):  # deeply nested, or thousands of digits
         return f"a {type(value).__name__} that is too deep or too long to show"
 
 
@@ -247,10 +247,10 @@ def _shorten(text: str) -> str:
 
 
 def _numbers(value: Any) -> NumpyArray | None:
-    """Nested lists of numbers as an array of floats, integers or booleans; None if they are not."""
+    """Nested lists of numbers as an array of floats, integers or booleans; otherwise None."""
     try:
         array = np.asarray(value)
-        if array.dtype == object:  # with null, or with numbers beyond 64 bits
+        if array.dtype == object:  # contains null, or numbers beyond 64 bits
             flat = array.reshape(-1).tolist()
             if not all(item is None or isinstance(item, int | float) for item in flat):
                 return None
@@ -262,7 +262,7 @@ def _numbers(value: Any) -> NumpyArray | None:
 
 
 def _merge(earlier: list[Run], later: list[Run], shift: int) -> list[Run]:
-    """Runs of two halves; good ones that touch become one."""
+    """Join the runs of two halves; adjacent runs of good rows become one."""
     later = [run._replace(start=run.start + shift) for run in later]
     before, after = earlier[-1], later[0]
     if before.reason is None and after.reason is None:

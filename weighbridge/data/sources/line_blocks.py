@@ -1,4 +1,4 @@
-"""Lines of a file in blocks that are the same from whichever of them reading begins."""
+"""Lines of a file in blocks; reading can begin at any block and gives the same blocks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import BinaryIO, NamedTuple, Protocol
 from weighbridge.core.errors import DataError
 
 BLOCK_BYTES = 1 << 18
-# Of a longer line only the beginning is kept, marked so that it is no JSON.
+# Only the beginning of a longer line is kept, marked so that it is not valid JSON.
 LONGEST_LINE = 16 << 20
 KEPT_OF_LONG = 100
 
 
 class Line(NamedTuple):
-    """A line that is not blank: the byte where it begins, its number from 1, its text."""
+    """A line that is not blank: its first byte, its number (from 1), its text."""
 
     byte: int
     number: int
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 class LineBlock(NamedTuple):
-    """Lines of a block from its `offset`-th on; the block begins at `byte`, at line `line`."""
+    """Lines of a block from number `offset` on; the block begins at `byte`, in line `line`."""
 
     byte: int
     line: int
@@ -32,40 +32,40 @@ class LineBlock(NamedTuple):
 
 
 class Readable(Protocol):
-    """What lines are read from: a file opened for reading bytes, or one that may still grow."""
+    """An object from which lines are read: a binary file, or a file that may still grow."""
 
     def seek(self, offset: int, /) -> int:
         """Go to a byte."""
         ...
 
     def read(self, size: int, /) -> bytes | None:
-        """Some bytes; none at the end, and None if there may be more later."""
+        """Some bytes; empty at the end, and None if there may be more later."""
         ...
 
 
 def line_blocks(
     file: Readable, position: Mapping[str, int] | None = None
 ) -> Iterator[LineBlock | None]:
-    """Cut a file of lines into blocks, in a way that depends on where they begin alone.
+    """Cut a file of lines into blocks; the end of each block depends only on its start.
 
-    A block is the lines that end within `BLOCK_BYTES` of its beginning, or one line if that is
-    longer; of one beyond `LONGEST_LINE` only the beginning is kept, and it is no JSON then. Where
-    `read` gives None, what has come of a block so far is handed out, the rest later, and None is
-    handed on; a last line without its end waits for it until `read` tells the end.
+    A block has the lines that end within `BLOCK_BYTES` of its beginning, or one longer line. Only
+    the beginning of a line beyond `LONGEST_LINE` is kept, so that it is not valid JSON. If `read`
+    returns None, the lines of the block so far are yielded, then None, and the rest of the block
+    later. A last line without a line end is held back until `read` reports the end of the file.
 
     Args:
         file: opened for reading bytes.
-        position: {"byte": ..., "line": ...} of a block to begin at.
+        position: {"byte": ..., "line": ...} of a block at which to begin.
     """
     byte, number = (position["byte"], position["line"]) if position else (0, 1)
     file.seek(max(0, byte - 1))
     if byte and file.read(1) != b"\n":
         raise DataError(
-            f"No line begins at byte {byte}, where reading was to go on: the file is not what it "
-            "was. Restore it, or start anew."
+            f"No line begins at byte {byte}, where reading should continue: the file has changed. "
+            "Restore it, or start again."
         )
     start, first, offset, lines = byte, number, 0, list[Line]()
-    rest, head, gone = b"", b"", 0  # of a line that is too long, its beginning and what is dropped
+    rest, head, gone = b"", b"", 0  # for a line that is too long: its beginning, bytes dropped
     while True:
         piece = file.read(BLOCK_BYTES)
         if piece is None:
@@ -109,5 +109,5 @@ def first_line(file: BinaryIO) -> Line | None:
 
 
 def _too_long(text: bytes) -> bytes:
-    """What is kept of a line that is too long: nobody can take it for a whole one."""
+    """The kept part of a line that is too long, marked so that it is not taken for a whole line."""
     return b"(longer than %d MiB) " % (LONGEST_LINE >> 20) + text[:KEPT_OF_LONG] + b"..."

@@ -1,4 +1,4 @@
-"""Reads NPZ files, which are held in memory as a whole."""
+"""Read NPZ files; the whole file is held in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weighbridge.data.sources.columns import Columns, Schema, check_present, sel
 from weighbridge.data.sources.reading import Block, Position, Reader, make_head
 from weighbridge.data.values import as_values, num_rows
 
-# What is unpacked may be this many times the file, or this many bytes, whichever is more.
+# Limits on the unpacked size: this many times the file size, or this many bytes, if larger.
 MOST_UNPACKED = 100
 ALWAYS_UNPACKED = 1 << 30
 
@@ -28,7 +28,7 @@ def read_npz(
     *,
     lenient: bool = False,
 ) -> Reader:
-    """Read a file as one block; it has no rows that could be bad alone, whether lenient or not."""
+    """Read a file as one block; `lenient` has no effect, since no single row can be bad."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             check_present(archive.files, [*(columns or []), *schema])
@@ -36,7 +36,7 @@ def read_npz(
             for name in (*(columns or []), *schema):
                 if name in others:
                     raise DataError(
-                        f"{name!r} is no array. Save it with np.savez, or leave it out."
+                        f"{name!r} is not an array. Save it with np.savez, or leave it out."
                     )
             wanted = columns or [name for name in archive.files if name not in others]
             _check_sizes(archive.zip, wanted, path.stat().st_size)
@@ -44,7 +44,7 @@ def read_npz(
     except DataError:
         raise
     except AttributeError as error:  # a single array, as np.save writes it
-        raise DataError("The file is no archive of arrays. Save it with np.savez.") from error
+        raise DataError("The file is not an archive of arrays. Save it with np.savez.") from error
     except MemoryError as error:
         raise DataError("The arrays do not fit into memory. Write them as Parquet.") from error
     except (
@@ -68,14 +68,14 @@ def read_npz(
 
 
 def _no_arrays(archive: zipfile.ZipFile) -> list[str]:
-    """Members that np.savez has not written, such as a text: they are like columns of text."""
+    """Members that np.savez did not write, such as text; they are treated as text columns."""
     return [name for name in archive.namelist() if not name.endswith(".npy")]
 
 
 def _check_sizes(archive: zipfile.ZipFile, names: Sequence[str], file_size: int) -> None:
-    """DataError if arrays claim to be larger than what the file has for them.
+    """Raise a DataError if an array claims to be larger than its part of the file.
 
-    Each array begins with its shape, for which NumPy would make room at once.
+    Each array begins with its shape, and NumPy would allocate memory for it at once.
     """
     total = 0
     members = set(archive.namelist())
@@ -98,12 +98,12 @@ def _check_shape(archive: zipfile.ZipFile, member: str, name: str) -> None:
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
-        if read is None:  # fields with names beyond Latin-1: no column of numbers
-            raise DataError(f"Array {name!r} is no array of plain numbers. Leave it out.")
+        if read is None:  # field names beyond Latin-1: not plain numbers
+            raise DataError(f"Array {name!r} is not an array of plain numbers. Leave it out.")
         shape, _, dtype = read(file)
         claimed = math.prod(shape) * dtype.itemsize
         if not dtype.hasobject and file.tell() + claimed != info.file_size:
             raise DataError(
-                f"Array {name!r} has shape {shape}, which are {claimed:,} bytes, and the file has "
+                f"Array {name!r} has shape {shape}, which needs {claimed:,} bytes; the file has "
                 f"{info.file_size:,} for it: it is damaged. Save it again with np.savez."
             )

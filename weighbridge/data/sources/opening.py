@@ -1,4 +1,4 @@
-"""Opens whatever holds rows, files and streams and what is in memory, as a `Source`."""
+"""Open any data (files, streams, arrays, chunks) as a `Source`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weighbridge.data.sources.reading import Block, Head
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, TableReader, Values, is_table, num_rows, take_columns
 
-# Texts of bad rows that are kept until their block is checked, which may be several blocks later.
+# Memory for the texts of bad rows, kept until their block is checked, maybe some blocks later.
 KEPT_BYTES = 64 << 20
 
 
@@ -35,14 +35,14 @@ def open_source(
     """Open observations for reading in blocks.
 
     Args:
-        data: anything `as_values` takes; a path, a glob or a list of paths to .csv, .parquet,
-            .npz or .jsonl files; "-" (CSV on standard input) or a binary stream of CSV; or an
-            iterable of chunks, each of which `as_values` takes. A list of arrays is one pytree of
-            columns, a list of tables or dicts is a list of chunks.
-        columns: the columns to read, in a file by default all that are numeric.
-        schema: column -> float or int, where the type should not be inferred from the first block.
-        on_bad_row: the row policy. With "raise" a row of a file that cannot be read is a DataError;
-            otherwise it is handed out with NaN, and a file that cannot be read is passed over: see
+        data: any data that `as_values` accepts; a path, a glob or a list of paths to .csv,
+            .parquet, .npz or .jsonl files; "-" (CSV on standard input) or a binary stream of CSV;
+            or an iterable of chunks, each of which `as_values` accepts. A list of arrays is one
+            pytree of columns, a list of tables or dicts is a list of chunks.
+        columns: the columns to read; by default all numeric columns.
+        schema: column -> float or int, for types that should not be inferred from the first block.
+        on_bad_row: the row policy. With "raise", a row of a file that cannot be read is a
+            DataError. Otherwise its values are NaN, and a file that cannot be read is skipped: see
             `unread` and `set_aside` of the source.
 
     Returns:
@@ -103,10 +103,10 @@ def _open_chunks(
 
 def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bool) -> Source:
     head = head_of_all(paths, columns, schema, lenient=lenient)
-    told = _Told()
+    failures = _Failures()
 
     def start() -> Iterator[Values]:
-        told.begin()
+        failures.begin()
         for path in paths:
             try:
                 if lenient:
@@ -114,13 +114,13 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bo
                 reader = read_file(path, head.kept, schema, lenient=lenient)
                 with contextlib.closing(reader):
                     next(reader)
-                    yield from told.values(reader)
+                    yield from failures.values(reader)
             except DataError as error:
                 if not lenient:
                     raise
-                told.set_aside[str(path)] = str(error)
+                failures.set_aside[str(path)] = str(error)
 
-    # Of several NPZ files only one at a time is in memory.
+    # Only one of several NPZ files is in memory at a time.
     in_memory = len(paths) == 1 and paths[0].suffix.lower() == ".npz"
     left_out = _not_numbers(head, columns)
     return Source(
@@ -128,8 +128,8 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bo
         num_rows=head.num_rows,
         in_memory=in_memory,
         left_out=left_out,
-        unread=told.unread,
-        set_aside=told.set_aside,
+        unread=failures.unread,
+        set_aside=failures.set_aside,
     )
 
 
@@ -139,18 +139,18 @@ def _open_stream(stream: Any, columns: Columns, schema: Schema, lenient: bool) -
         raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
     reader = read_csv(binary, columns, schema, lenient=lenient)
     head: Head = next(reader)
-    told = _Told()
-    blocks = told.values(reader)
+    failures = _Failures()
+    blocks = failures.values(reader)
     return Source(
         lambda: blocks,
         reopenable=False,
         left_out=_not_numbers(head, columns),
-        unread=told.unread,
+        unread=failures.unread,
     )
 
 
-class _Told:
-    """What a source tells beside its rows: which could not be read, and which files."""
+class _Failures:
+    """Rows and files of a source that could not be read."""
 
     def __init__(self) -> None:
         self.unread: dict[int, Unread] = {}
@@ -158,12 +158,12 @@ class _Told:
         self.begin()
 
     def begin(self) -> None:
-        """Rows are counted anew."""
+        """Start counting rows from 0 again."""
         self.unread.clear()
         self._row = self._size = 0
 
     def values(self, reader: Iterable[Block]) -> Iterator[Values]:
-        """The values of blocks; of the bad rows the latest are kept, for who checks the values."""
+        """The values of blocks; the latest unread rows are kept for the check of the values."""
         for block in reader:
             for number, row in block.unread.items():
                 self.unread[self._row + number] = row
@@ -175,10 +175,10 @@ class _Told:
 
 
 def _size(row: Unread) -> int:
-    """About how much memory it takes."""
+    """Approximate memory of the record of an unread row."""
     return 500 + len(row.text) + len(row.reason)
 
 
 def _not_numbers(head: Head, columns: Columns) -> LeftOut:
-    """The columns of a file that do not hold numbers; who named columns has left out the others."""
+    """Columns of a file without numbers; empty if the user named the columns to read."""
     return {} if columns is not None else {name: not_numbers(name) for name in head.ignored}

@@ -1,4 +1,4 @@
-"""Reads Parquet files by row groups, in batches."""
+"""Read Parquet files by row groups, in batches."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def read_parquet(
     *,
     lenient: bool = False,
 ) -> Reader:
-    """Read a file batch by batch; it has no rows that could be bad alone, lenient or not."""
+    """Read a file in batches; `lenient` has no effect, since no single row can be bad."""
     pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     try:
-        # With pre_buffer pyarrow reads ahead without bound, whatever the batch size.
+        # With pre_buffer, pyarrow reads ahead without limit, whatever the batch size.
         file = parquet.ParquetFile(
             path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         )
@@ -51,7 +51,7 @@ def read_parquet(
         if wanted > claimed:
             raise file_changed(f"{claimed} rows", f"row {wanted}")
         row = 0
-        # Group by group, so that those before a position are passed over unread.
+        # By row groups, so that groups before the position are skipped without reading.
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             if row + rows <= wanted:
@@ -63,13 +63,13 @@ def read_parquet(
                 row += batch.num_rows
         if row != claimed:
             raise DataError(
-                f"The file says that it has {claimed} rows, and {row} were read: it is damaged. "
-                "Write it anew."
+                f"The file claims to have {claimed} rows, but {row} were read: it is damaged. "
+                "Write it again."
             )
 
 
 def _batches(file: Any, group: int, columns: list[str]) -> Iterator[Any]:
-    """Batches of a row group; what is wrong with its bytes is a DataError."""
+    """Batches of a row group; errors in its bytes become a DataError."""
     pyarrow = require("pyarrow")
     try:
         yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
@@ -79,4 +79,4 @@ def _batches(file: Any, group: int, columns: list[str]) -> Iterator[Any]:
 
 def _damaged(error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
-    return DataError(f"The file is not Parquet, or is damaged ({reason}). Write it anew.")
+    return DataError(f"The file is not Parquet, or is damaged ({reason}). Write it again.")

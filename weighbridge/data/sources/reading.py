@@ -1,4 +1,4 @@
-"""What reading a file gives: a head that tells its columns, then blocks, each with its position."""
+"""Results of reading a file: a head with its columns, then blocks, each with its position."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from weighbridge.data.sources.columns import named
 from weighbridge.data.values import Values
 
 Position = dict[str, int]
-Reader = Generator[Any, None, None]  # a Head, then a Block after the other
+Reader = Generator[Any, None, None]  # yields a Head, then Blocks
 
 
 class Block(NamedTuple):
     """Rows of a file.
 
     Attributes:
-        position: of the first of them: reading can go on there.
-        values: the rows; what could not be read of one is NaN.
-        unread: rows of the block, counted from 0, that could not be read, and why.
+        position: position of the first row, at which reading can continue.
+        values: the rows; values that could not be parsed are NaN.
+        unread: rows that could not be parsed, by their number in the block (from 0), with the
+            reason.
     """
 
     position: Position
@@ -30,7 +31,7 @@ class Block(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What a file reader yields before the blocks."""
+    """The first item of a file reader: kept and ignored columns, and the number of rows."""
 
     kept: list[str]
     ignored: list[str]
@@ -38,11 +39,11 @@ class Head(NamedTuple):
 
 
 class NoRowsError(DataError):
-    """A file that is whole and has no rows."""
+    """A complete file without rows."""
 
 
 def make_head(kept: list[str], present: Sequence[str], rows: int | None) -> Head:
-    """A head with the kept ones of the columns present; DataError if there is nothing to read."""
+    """A head with the kept columns among those present; DataError if there is nothing to read."""
     if not kept:
         raise DataError(f"No column holds numbers (columns: {named(present)}).")
     if rows == 0:
@@ -52,12 +53,12 @@ def make_head(kept: list[str], present: Sequence[str], rows: int | None) -> Head
 
 
 class FileChangedError(DataError):
-    """A file that no longer has the place where reading was to go on."""
+    """The position at which reading should continue does not exist any more in the file."""
 
 
 def file_changed(has: str, place: str) -> FileChangedError:
-    """The error of a file that no longer has the place where reading was to go on."""
+    """The error for a file in which the position to continue at does not exist any more."""
     return FileChangedError(
-        f"It has {has}, and reading was to go on at {place}: the file is not what it was. Restore "
-        "it, or start anew."
+        f"It has {has}, but reading should continue at {place}: the file has changed. Restore "
+        "it, or start again."
     )

@@ -1,4 +1,4 @@
-"""The form of rows: their columns and shapes, as a cursor keeps them."""
+"""The form of rows: their columns and shapes, as saved in a cursor."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from weighbridge.core.saved_content import any_text, items, truth, tuple_of, whole
 
-# No entry or line that can be read holds more numbers in a column.
+# Largest number of numbers in one column of a row that can be read.
 MOST_NUMBERS = 1 << 26
-# An array of NumPy has at most 64 axes, and one of them counts rows.
+# A NumPy array has at most 64 axes, and one of them counts rows.
 MOST_AXES = 63
 _SAVED = items(tuple_of(any_text, items(whole(0, MOST_NUMBERS)), truth))
 
 
 class ColumnForm(NamedTuple):
-    """A column: its name, the shape of one row in it, and whether it holds true and false."""
+    """A column: its name, its shape in one row, and whether it holds booleans."""
 
     name: str
     shape: tuple[int, ...]
@@ -23,7 +23,7 @@ class ColumnForm(NamedTuple):
 
 
 def check_form(saved: Any, where: str) -> None:
-    """ValueError for what cannot be the form of rows.
+    """Raise a ValueError if this cannot be the form of rows.
 
     >>> check_form([["x", [2], False], ["y", [], False]], "cursor/form")
     >>> check_form([["x", [-2], False]], "cursor/form")
@@ -34,18 +34,18 @@ def check_form(saved: Any, where: str) -> None:
     _SAVED(saved, where)
     names = [name for name, _, _ in saved]
     if not names or len(set(names)) != len(names):
-        raise ValueError(f"{where} names no column, or one of them twice")
+        raise ValueError(f"{where} has no columns, or a column name twice")
     for number, (_, shape, _) in enumerate(saved):
         if len(shape) > MOST_AXES or math.prod(map(max, shape, [1] * len(shape))) > MOST_NUMBERS:
             raise ValueError(f"{where}/{number}/1 is too large for the shape of a row")
 
 
 def form_from(saved: Any) -> list[ColumnForm]:
-    """The form that a cursor holds; a ValueError if it cannot be one."""
+    """The form saved in a cursor; a ValueError if it is not valid."""
     check_form(saved, "form")
     return [ColumnForm(name, tuple(shape), boolean) for name, shape, boolean in saved]
 
 
 def saved_form(form: list[ColumnForm]) -> list[list[Any]]:
-    """The form as plain JSON, as a cursor holds it."""
+    """The form as JSON values, for a cursor."""
     return [[name, list(shape), boolean] for name, shape, boolean in form]

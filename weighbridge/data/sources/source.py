@@ -1,4 +1,4 @@
-"""A source: where rows come from, block by block."""
+"""A source of rows, read block by block."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from weighbridge.data.values import LeftOut, Values
 
 
 class Source:
-    """Where rows come from, read block by block in bounded memory; see `open_source`.
+    """A source of rows, read block by block in bounded memory; see `open_source`.
 
     Args:
-        start: begins an iteration over blocks of values, of any size, in order.
+        start: starts an iteration over blocks of values, of any size, in order.
         num_rows: the number of rows, if known beforehand.
         reopenable: whether `blocks` can be called more than once.
-        in_memory: whether all rows are in memory at once anyway (arrays, tables, one NPZ file).
-        left_out: columns that do not hold numbers and are not read, with the error for whoever
-            asks for one; of a stream those that were met so far.
-        unread: rows of the latest blocks that could not be read as rows, by their number in the
-            source: they are handed out with NaN, and here stands why.
-        set_aside: files that could not be read, or not to their end, and why; those that were met
+        in_memory: whether all rows are in memory at once (arrays, tables, one NPZ file).
+        left_out: columns that are not read because they do not hold numbers, each with the error to
+            raise if a model reads it; for a stream, those found so far.
+        unread: rows of the latest blocks that could not be parsed, by their number in the source,
+            with the reason; their values are NaN.
+        set_aside: files that could not be read, or not to their end, with the reason; those found
             so far.
     """
 

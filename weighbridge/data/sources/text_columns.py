@@ -1,4 +1,4 @@
-"""Columns of text made numbers, with errors that name row and value."""
+"""Convert text columns to numbers, with errors that name row and value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from weighbridge.data.sources.columns import Schema, cast
 from weighbridge.data.sources.csv_records import shorten
 from weighbridge.data.values import as_values
 
-# From the number of a row within its block to what messages call its place.
+# Maps the number of a row in its block to the name of its place in messages.
 Where = Callable[[int], str]
 
 
 def infer_kinds(batch: Any, schema: Schema, all_wanted: bool, where: Where) -> dict[str, str]:
-    """The Arrow type of each numeric column, from the schema or else from the first block."""
+    """The Arrow type of each numeric column, from the schema or from the first block."""
     kinds = {}
     for name in batch.schema.names:
         column = batch.column(name)
@@ -35,7 +35,7 @@ def infer_kinds(batch: Any, schema: Schema, all_wanted: bool, where: Where) -> d
 
 
 def infer_kinds_leniently(batch: Any, schema: Schema, all_wanted: bool) -> dict[str, str]:
-    """The Arrow type of each column most of whose values are numbers; the rest are bad cells."""
+    """The Arrow type of each column that is mostly numbers; other values are bad cells."""
     kinds = {}
     for name in batch.schema.names:
         column = batch.column(name)
@@ -44,7 +44,7 @@ def infer_kinds_leniently(batch: Any, schema: Schema, all_wanted: bool) -> dict[
         if kind is None:
             present = len(column) - column.null_count
             good = {k: int(_good_cells(column, k).sum()) for k in candidates}
-            best = max(candidates, key=good.__getitem__)  # of equals the first: int64
+            best = max(candidates, key=good.__getitem__)  # the first in case of a tie: int64
             if all_wanted or name in schema:
                 kind = best if good[best] else "float64"
             elif 2 * good[best] > present:
@@ -63,13 +63,13 @@ def _candidates(column: Any, name: str, schema: Schema) -> list[str]:
 
 
 def _begins_with_number(column: Any) -> bool:
-    """Whether a column that is not numeric turned into text only after its first value."""
+    """Whether the first value of a column is a number, although the column is not numeric."""
     first = column.drop_null().slice(0, 1)
     return len(first) > 0 and _parse_text(first, "float64") is not None
 
 
 def _parse_text(column: Any, kind: str) -> Any:
-    """The column as an Arrow array of numbers, or None if a value is not of that kind."""
+    """The column as an Arrow array of numbers, or None if a value is not of that type."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     for trim in (False, True):
         try:
@@ -82,10 +82,11 @@ def _parse_text(column: Any, kind: str) -> Any:
 def parse_column(
     column: Any, name: str, kind: str, first_row: int, fixed: bool, where: Where
 ) -> NumpyArray:
-    """A column as numbers of that kind; DataError at the first value that is not."""
+    """A column as numbers of that type; DataError at the first value that is not."""
     parsed = _parse_text(column, kind)
     if parsed is None:
-        # A prefix parses until it includes the first bad value, so bisection finds that value.
+        # A prefix can be parsed until it includes the first bad value, so bisection finds that
+        # value.
         position = bisect.bisect_left(
             range(1, len(column) + 1),
             True,
@@ -99,7 +100,7 @@ def parse_column(
 def parse_leniently(
     column: Any, name: str, kind: str, fixed: bool, where: Where
 ) -> tuple[NumpyArray, dict[int, str]]:
-    """A column as numbers with NaN for what is none, and what is wrong with those."""
+    """A column as numbers with NaN for bad values, and the reason for each bad value."""
     pyarrow, compute = require("pyarrow"), require("pyarrow.compute")
     good = None
     column = _one_piece(column)
@@ -124,11 +125,11 @@ def _one_piece(column: Any) -> Any:
 
 
 def _good_cells(column: Any, kind: str) -> NumpyArray:
-    """Which values are of a kind; missing ones are not. Equal ones are looked at once."""
+    """Which values have the given type; missing values do not. Equal values are tested once."""
     compute = require("pyarrow.compute")
     encoded = _one_piece(column).dictionary_encode()
     words = encoded.dictionary
-    # What is plainly a number is parsed as a whole, so that only the doubtful are left.
+    # Plain whole numbers are recognised together, so that only the other values are tested singly.
     plain = compute.match_substring_regex(words, r"^-?[0-9]{1,15}$").to_numpy(zero_copy_only=False)
     good = plain & (kind != "bool")
     for word in np.flatnonzero(~good):
@@ -139,7 +140,7 @@ def _good_cells(column: Any, kind: str) -> NumpyArray:
 
 
 def complaint(column: Any, position: int, name: str, kind: str, fixed: bool, where: Where) -> str:
-    """What is wrong with a value that is not of its column's kind."""
+    """What is wrong with a value that does not have the type of its column."""
     text = column.slice(position, 1).cast("binary")[0].as_py().decode("utf-8", "replace")
     found = f"{shorten(repr(text))} at {where(position)}"
     if kind == "int64" and looks_numeric(text):
@@ -155,5 +156,5 @@ def complaint(column: Any, position: int, name: str, kind: str, fixed: bool, whe
 
 
 def place_of(row: int, line: int) -> str:
-    """How messages name a row of a file."""
+    """The name of a row of a file in messages."""
     return f"{row_name(row)}, line {line}"

@@ -92,7 +92,7 @@ class Labels:
             must = must or float(np.mean(step.moves.correlation)) > STUCK
         if not (self.standing or must):
             position = np.asarray(found.position).reshape(-1, self.model.dimension)
-            if not cell.reference.tells_apart(features(self.model, position)):
+            if not cell.reference.is_distinct(features(self.model, position)):
                 return cloud
         self.standing = True
         self.walls = Walls(*cell.reference, standing=1.0)

@@ -1,4 +1,4 @@
-"""Whether a model made of a NumPyro function has the prior and likelihood that NumPyro gives it."""
+"""Check that a model made from a NumPyro function has NumPyro's prior and likelihood."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weighbridge.models.priors import Parameters
 
 BySite = dict[str, Any]
 NUM_CHECK_DRAWS = 3
-CHECK_SEEDS = 8  # a set of draws where no likelihood is finite checks nothing: try the next
+CHECK_SEEDS = 8  # draws without a finite likelihood check nothing: try the next seed
 TOLERANCE = 1e-6
 
 
@@ -24,14 +24,14 @@ def check_agreement(
     rows: Mapping[str, Any],
     by_row: Sequence[str] = (),
 ) -> None:
-    """Compare prior and likelihood with NumPyro's own numbers, at prior draws.
+    """Compare prior and likelihood with NumPyro's own values, at prior draws.
 
     Args:
-        model: draws from its prior.
-        both_sides: priors and likelihoods by site at draws and rows, each as a pair: ours by row,
-            and NumPyro's in all.
+        model: the model; its prior is drawn from.
+        both_sides: returns priors and likelihoods by site at draws and rows, each as a pair: ours
+            by row, and NumPyro's total.
         rows: the example rows.
-        by_row: latent sites that have as many values as the data have rows.
+        by_row: latent sites with as many values as the data have rows.
     """
     compare = jax.jit(both_sides)
     for seed in range(CHECK_SEEDS):
@@ -54,8 +54,8 @@ def check_agreement(
                     f"The latent site {by_row[0]!r} has one value for each row of the data, so "
                     f"that rows of {name!r} cannot be weighed one by one. Give from_numpyro(..., "
                     "total=True): then all the data are weighed at once, by wb.evidence(model, "
-                    f'method="smc"). Or integrate {by_row[0]!r} out of the likelihood, where that '
-                    "can be done by hand: the rows then stand alone, and can stream."
+                    f'method="smc"). Or integrate {by_row[0]!r} out of the likelihood, if that '
+                    "can be done by hand: the rows are then independent, and can stream."
                 )
             if gap > TOLERANCE:
                 raise ModelError(
@@ -64,8 +64,8 @@ def check_agreement(
                     f"and the rows one by one sum to {total[worst]:.8g} (difference "
                     f"{total[worst] - theirs[worst]:.3g}). Each row must enter alone, inside a "
                     "plate whose size comes from an argument's shape; pass statistics of the "
-                    "whole data with static={...}. Rows that depend on each other, as those of a "
-                    "time series, are taken all at once by from_numpyro(..., total=True)."
+                    "whole data with static={...}. Rows that depend on each other, such as a "
+                    "time series, need from_numpyro(..., total=True)."
                 )
         if all(np.isfinite(theirs).any() for _, theirs in likelihoods.values()):
             return
@@ -80,7 +80,7 @@ def check_total_agreement(model: Model, joint: Callable[[Parameters], tuple[Any,
     """Compare the density of parameters and data with NumPyro's own, at prior draws.
 
     Args:
-        model: draws from its prior.
+        model: the model; its prior is drawn from.
         joint: log densities at draws: ours, and NumPyro's.
     """
     compare = jax.jit(joint)
@@ -104,7 +104,7 @@ def check_total_agreement(model: Model, joint: Callable[[Parameters], tuple[Any,
 
 
 def _largest_gap(ours: np.ndarray, theirs: np.ndarray, size: np.ndarray) -> tuple[float, Any]:
-    """The largest relative difference, and where; equal infinities agree."""
+    """The largest relative difference, and its place; equal infinities agree."""
     ours, theirs, size = np.broadcast_arrays(ours, theirs, size)
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     finite = np.isfinite(ours) & np.isfinite(theirs)

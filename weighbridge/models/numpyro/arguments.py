@@ -1,4 +1,4 @@
-"""The arguments of a NumPyro model function: their names, example rows, and a key for the rest."""
+"""The arguments of a NumPyro model function: names, example rows, and a key for the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_CHECK_ROWS = 100
 
 
 def check_names(model_fn: Any, data: Any, static: Mapping[str, Any]) -> None:
-    """An error unless each argument of the function is named once, in data or in static."""
+    """Require that each argument of the function is named once, in data or in static."""
     if not callable(model_fn):
         raise ModelError(f"model_fn must be a NumPyro model function, not {model_fn!r}.")
     if not isinstance(data, Mapping) or not data:
@@ -38,7 +38,7 @@ def check_names(model_fn: Any, data: Any, static: Mapping[str, Any]) -> None:
 
 
 def example_rows(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Up to a hundred rows spread over the data, two at least, floats in double precision."""
+    """Two to a hundred rows spread over the data, with floats in double precision."""
     lengths: dict[tuple[str, int], int] = {}
     for name, column in data.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(column)]
@@ -53,7 +53,7 @@ def example_rows(data: Mapping[str, Any]) -> dict[str, Any]:
         counts = {name: length for (name, _), length in lengths.items()}
         raise DataError(f"The columns of data must have one length of at least 1, not {counts}.")
     count = sizes.pop()
-    # One row given twice still tells what grows with the rows.
+    # A single row is used twice, which still shows what grows with the number of rows.
     chosen = np.linspace(0, count - 1, min(max(count, 2), NUM_CHECK_ROWS)).astype(int)
 
     def pick(leaf: Any) -> np.ndarray:
@@ -64,7 +64,7 @@ def example_rows(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_numbers(leaf: Any) -> np.ndarray:
-    """An argument as an array that is ours, floats in double precision.
+    """An argument as an array of our own, with floats in double precision.
 
     >>> as_numbers(np.ones(2, np.float32)).dtype
     dtype('float64')
@@ -76,11 +76,11 @@ def as_numbers(leaf: Any) -> np.ndarray:
 
 
 class _Opaque:
-    """A static argument that cannot be compared: equal to itself only."""
+    """A static argument that cannot be compared; it equals only itself."""
 
 
 def static_key(static: Mapping[str, Any]) -> Hashable:
-    """Equal for static arguments that are the same, arrays by what they hold."""
+    """A key that is equal for equal static arguments; arrays are compared by content."""
     leaves, structure = jax.tree_util.tree_flatten(dict(static))
     return str(structure), tuple(_leaf_key(leaf) for leaf in leaves)
 

@@ -1,4 +1,4 @@
-"""Models written in other libraries: a NumPyro model function as a ``Model``."""
+"""Convert a NumPyro model function to a ``Model``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from weighbridge.models.numpyro.sites import first_line_of, inspect_all, inspect
 from weighbridge.models.own_arrays import with_own_arrays
 from weighbridge.models.priors import Parameters, survives_flattening
 
-# NumPyro keeps its handlers in one list for the whole process: two threads that trace at the
-# same time would see each other's sites.
+# NumPyro has one list of handlers for the whole process: two threads that trace at the same time
+# would see each other's sites.
 _HANDLERS = threading.RLock()
 
 
@@ -48,20 +48,20 @@ def from_numpyro(
 
     .. math:: p(\theta) \prod_{n=1}^N p(y_n \mid x_n, \theta)
 
-    The prior has one entry per latent site, in the order of the function. The log-likelihood
-    of a row runs the function on that row alone. Both are compared with NumPyro's own numbers
-    on the example rows at prior draws, and a function of another form is refused.
+    The prior has one entry per latent site, in the order of the function. The log-likelihood of a
+    row runs the function on that row alone. Both are compared with NumPyro's own values on the
+    example rows at prior draws, and a function of another form is refused.
 
     Args:
         model_fn: the NumPyro model function; ``handlers.reparam`` around it is fine.
-        data: the arguments that are observations, inputs and outputs alike, with example rows:
-            a mapping from argument names to arrays with one leading axis. A few rows will do,
-            up to 100 are looked at, and none is kept in the log-likelihood.
-        static: the other arguments of the function, passed as they are.
+        data: the arguments that are observations, both inputs and outputs, with example rows: a
+            mapping from argument names to arrays with one leading axis. A few rows are enough, at
+            most 100 are used, and none is kept in the log-likelihood.
+        static: the other arguments of the function, passed unchanged.
         exchangeable: latent sites whose entries may be permuted together, as in ``Model``.
-        total: take all the data at once, with ``total_log_likelihood``: for functions that have
-            a latent value for each row (eight schools), or rows that depend on each other. Then
-            ``data`` are all the data, which the model keeps: ``wb.evidence(model)``.
+        total: use all the data at once, with ``total_log_likelihood``: for functions that have a
+            latent value for each row (eight schools), or rows that depend on each other. Then
+            ``data`` are all the data, and the model keeps them: ``wb.evidence(model)``.
 
     Returns:
         A model for data given as a dict with the same keys as ``data``.
@@ -120,10 +120,10 @@ def _total_model(
     static: Mapping[str, Any],
     exchangeable: Mapping[str, int] | None,
 ) -> Model:
-    """A model of all the data at once, which it keeps."""
+    """A model of all the data at once; it keeps the data."""
     whole = {name: jax.tree_util.tree_map(as_numbers, column) for name, column in data.items()}
     structure = str(jax.tree_util.tree_structure(whole))
-    # The data are a part of what is computed.
+    # The data are part of the program.
     key = static_key({"static": static, "data": whole})
     program = _Program(model_fn, tuple(sorted(data)), structure, (), key, whole, static)
     latent = inspect_all(program.run, whole)
@@ -139,7 +139,7 @@ def _total_model(
 
 @contextlib.contextmanager
 def _traced(what: str) -> Iterator[None]:
-    """A block whose errors are those of a function that JAX traces."""
+    """A block in which errors come from tracing the model function with JAX."""
     try:
         yield
     except WeighbridgeError:
@@ -153,11 +153,11 @@ def _traced(what: str) -> Iterator[None]:
         ) from error
 
 
-# What the model keeps is hashable, so that a second model of the same make compiles nothing. A
-# fingerprint knows it by name and module: were it moved, saved runs would not be known again.
+# What the model keeps is hashable, so that a second model of the same form compiles nothing. A
+# fingerprint contains its name and module: after a move, saved runs would not be recognised.
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A NumPyro function and how it is called; equal if it computes the same."""
+    """A NumPyro function and its arguments; equal if it computes the same."""
 
     model_fn: Callable[..., Any]
     arguments: tuple[str, ...]
@@ -168,7 +168,7 @@ class _Program:
     static: Mapping[str, Any] = dataclasses.field(compare=False, repr=False)
 
     def run(self, batch: Mapping[str, Any], *messengers: Messenger) -> None:
-        """Call the function on a batch of rows, inside the handlers; the first is outermost."""
+        """Call the function on a batch of rows, inside the handlers; the first is the outermost."""
         with _HANDLERS, contextlib.ExitStack() as stack:
             for messenger in messengers:
                 stack.enter_context(messenger)
@@ -201,7 +201,7 @@ class _RowLogLikelihood:
 
 @dataclasses.dataclass(frozen=True)
 class _TotalLogLikelihood:
-    """The log-likelihood of all the data: those that the model keeps, or others of their shapes."""
+    """The log-likelihood of all the data: the model's own, or other data of the same shapes."""
 
     program: _Program
 
@@ -211,8 +211,8 @@ class _TotalLogLikelihood:
         shapes = [[np.shape(leaf) for leaf in jax.tree_util.tree_leaves(d)] for d in (kept, given)]
         if shapes[0] != shapes[1]:
             raise ModelError(
-                "The data have other shapes than those that the model was made of by "
-                "wb.from_numpyro(..., total=True). Make a model of these data, or leave data out."
+                "The data have other shapes than those from which the model was made by "
+                "wb.from_numpyro(..., total=True). Make a model from these data, or leave data out."
             )
         sites = self.program.trace(given, parameters).values()
         return sum((_log_prob(site) for site in sites if site["is_observed"]), jnp.zeros(()))
@@ -220,7 +220,7 @@ class _TotalLogLikelihood:
 
 @dataclasses.dataclass(frozen=True)
 class _SitePrior:
-    """The prior of one latent site, given those before it."""
+    """The prior of one latent site, given the earlier ones."""
 
     program: _Program
     name: str
@@ -233,7 +233,7 @@ class _SitePrior:
 
 
 class _FoundError(Exception):
-    """Leaves a model function as soon as the site that is looked for is reached."""
+    """Leaves a model function when the wanted site is reached."""
 
 
 class _Finder(Messenger):
@@ -248,17 +248,17 @@ class _Finder(Messenger):
 
 
 def _shaped(site: Any) -> Any:
-    """The distribution of a site, with the shape that its value has."""
+    """The distribution of a site, with the shape of its value."""
     function, extra = site["fn"], tuple(site["kwargs"].get("sample_shape", ()))
     return function.expand(extra + function.batch_shape) if extra else function
 
 
 def _prior_entry(program: _Program, name: str, latent: Mapping[str, Any]) -> Any:
-    """The distribution itself if no earlier parameter enters it, else the function."""
+    """The distribution itself if it does not depend on earlier parameters, else the function."""
     prior = _SitePrior(program, name)
     varied = []
 
-    # Under vmap only what depends on the parameters is traced; everything else is a number.
+    # Under vmap only values that depend on the parameters are traced; all others are numbers.
     def evaluate(parameters: Parameters) -> None:
         leaves = jax.tree_util.tree_leaves(prior(parameters))
         varied.append(any(isinstance(leaf, jax.core.Tracer) for leaf in leaves))
@@ -272,7 +272,7 @@ def _prior_entry(program: _Program, name: str, latent: Mapping[str, Any]) -> Any
 def _both_sides(
     model: Model, program: _Program, parameters: Parameters, rows: Mapping[str, Any]
 ) -> tuple[dict[str, Any], ...]:
-    """Priors and likelihoods by site, each at every draw: (ours by row, NumPyro's in all)."""
+    """Priors and likelihoods by site, each at every draw: (ours by row, NumPyro's total)."""
 
     def on_rows(draw: Parameters) -> tuple[Any, Any]:
         def on_row(row: Any) -> tuple[Any, Any]:

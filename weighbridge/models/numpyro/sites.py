@@ -1,4 +1,4 @@
-"""The sites of a NumPyro model function: every feature that has no meaning here is named."""
+"""The sites of a NumPyro model function; features that cannot be used are refused by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weighbridge.data.values import num_rows
 
 
 class _Inspector(Messenger):
-    """Outermost handler: sees each site as inference would, and refuses what cannot be used."""
+    """Outermost handler: sees each site as inference would, and refuses unusable ones."""
 
     def __init__(self) -> None:
         self.latent: dict[str, Array] = {}
@@ -98,12 +98,12 @@ def _base_name(distribution: Any) -> str:
 def inspect_sites(
     run: Callable[..., None], rows: Mapping[str, Any], one_row: Mapping[str, Any]
 ) -> dict[str, Array]:
-    """A prior draw of each latent site; run on all example rows and on one, to compare.
+    """A prior draw of each latent site; runs on all example rows and on one, to compare.
 
     Args:
-        run: calls the function on a batch of rows, inside the handlers that follow.
+        run: calls the function on a batch of rows, inside the given handlers.
         rows: all example rows.
-        one_row: the batch that holds one of them.
+        one_row: a batch with a single row.
     """
     full = _inspected(run, rows, "all of the example rows")
     single = _inspected(run, one_row, "one of the example rows")
@@ -128,7 +128,7 @@ def inspect_sites(
 
 
 def inspect_all(run: Callable[..., None], data: Mapping[str, Any]) -> dict[str, Array]:
-    """A prior draw of each latent site, for a function that takes all the data at once."""
+    """A prior draw of each latent site, for a function that uses all the data at once."""
     found = _inspected(run, data, "the data")
     _require_sites(found.latent, found.observed)
     return found.latent

@@ -1,4 +1,4 @@
-"""The likelihood of all the data as one term, whatever form they have."""
+"""The likelihood of all the data as one term, for any kind of model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def likelihood_term(
     if values is None or weight is None:
         raise ModelError("This model has a log-likelihood of rows: give it data.")
     rows = num_rows(values)
-    # Three binary digits after the first: at most an eighth is padding, which costs no time.
+    # Sizes have three binary digits after the first, so at most an eighth is padding. It costs no
+    # time.
     grain = max(2 ** max(rows.bit_length() - 4, 0), SPAN_BLOCK)
     store = Rows(*pad(values, weight, -(-rows // grain) * grain))
     return Span(store, 0, rows), round(float(weight.sum()))

@@ -1,4 +1,4 @@
-"""Likelihoods around an anchor: exact sums to second order, and the rest from mini-batches."""
+"""Likelihoods around an anchor: exact sums to second order, the residual from mini-batches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK, Span
 from weighbridge.models.targets.term import ExactTerm
 
-# From this dimension on curvatures are left out: they take D^2 numbers, and D passes.
+# Above this dimension curvatures are left out: they need D^2 numbers and D passes.
 FIRST_ORDER_ABOVE = 300
-# Rows from which the variance of gradients is estimated, at most.
+# Largest number of rows from which the variance of gradients is estimated.
 VARIANCE_ROWS = 512
 
 
@@ -29,8 +29,8 @@ class Sums(NamedTuple):
 
     Attributes:
         value: L, the sum at the anchor.
-        gradient: G.
-        curvature: H; None for sums of first order.
+        gradient: G, the sum of gradients.
+        curvature: H, the sum of Hessians; None for sums of first order.
     """
 
     value: Array
@@ -56,19 +56,19 @@ class Sums(NamedTuple):
         return total
 
     def times(self, factor: float) -> Sums:
-        """The sums where every row counts so many times."""
+        """The sums if every row counts this many times."""
         scaled: Sums = jax.tree_util.tree_map(lambda leaf: factor * leaf, self)
         return scaled
 
     @staticmethod
     def zero(dimension: int) -> Sums:
-        """Of no rows."""
+        """The sums over no rows."""
         curvature = np.zeros((dimension, dimension)) if dimension <= FIRST_ORDER_ABOVE else None
         return Sums(np.zeros(()), np.zeros(dimension), curvature)  # type: ignore[arg-type]
 
 
 def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) -> Sums:
-    """L, G and H of some rows at an anchor, in one pass and in blocks."""
+    """L, G and H of some rows at an anchor, in one pass over blocks."""
 
     def add(rows: Rows, carry: Sums) -> Sums:
         def total(position: Array) -> Array:
@@ -90,15 +90,15 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
 
 @dataclass(frozen=True)
 class GuideTerm(ExactTerm):
-    """What the polynomial of all rows and the residual of some of them tell of all.
+    """An estimate from the polynomial of all rows and the residual of some of them.
 
-    It lives only while it is traced: the numbers of a pytree are with ``Anchored`` and ``Guided``.
+    It exists only while a program is traced; its numbers are leaves of ``Anchored`` and ``Guided``.
 
     Args:
-        span: the rows whose residual counts.
-        anchor: what the sums are around.
+        span: the rows whose residual is used.
+        anchor: the position around which the sums are taken.
         sums: L, G and H of all rows.
-        own: those of the span.
+        own: the sums of the rows of the span.
         scale: how often the residual counts.
     """
 
@@ -116,13 +116,13 @@ class GuideTerm(ExactTerm):
 
 
 class GuideRows(NamedTuple):
-    """The first rows of a batch, where they are enough to guide moves.
+    """The first rows of a batch, if they are enough to guide moves.
 
     Attributes:
-        sums: L, G and H over them.
-        size: how many they are.
+        sums: L, G and H over these rows.
+        size: number of these rows.
         scale: n / size.
-        noise: variance of the log density that they give, relative to that of the batch.
+        noise: variance of their log density estimate, relative to that of the batch.
     """
 
     sums: Sums
@@ -143,19 +143,20 @@ class Anchored:
     .. math:: \ell(\theta) \approx L + G \cdot d + \tfrac12 d^\top H d
               + \frac{n}{|B|} \sum_{k \in B} r_k(\theta), \qquad d = \theta - \theta^*
 
-    with r_k what is left of row k beyond its own second-order terms. Near the anchor it is of third
-    order in d, so the noise of the estimate falls with n. With all rows as the batch it is exact.
+    where r_k is the log-likelihood of row k minus its own second-order expansion. Near the anchor
+    it is of third order in d, so the noise of the estimate decreases with n. If the batch is all
+    rows, the estimate is exact.
 
     Args:
         anchor: theta*, an unconstrained position.
         sums: L, G and H over all n rows.
-        rows: those of the mini-batches, one after the other; every island has its own.
+        rows: the rows of the mini-batches, one batch after the other; every island has its own.
         batch_sums: L, G and H over each batch.
-        size: rows of a batch.
+        size: number of rows of a batch.
         scale: n / |B|.
-        batch: the one in use; ``subsample`` changes it. Where there is only one it stays, so that
+        batch: the batch in use; ``subsample`` changes it. A single batch does not change, so that
             moves conserve energy.
-        guide_rows: the rows whose gradient guides moves; None for all of the batch.
+        guide_rows: the rows whose gradient guides the moves; None for all rows of the batch.
     """
 
     anchor: Array | np.ndarray
@@ -169,7 +170,7 @@ class Anchored:
 
     @property
     def axes(self) -> Any:
-        """Islands have their own rows, and the same numbers of them."""
+        """Islands have different rows, but the same number of them."""
         of_guide_rows: Any = (0, None, None, None)
         guide_rows = None if self.guide_rows is None else GuideRows(*of_guide_rows)
         parts: Any = (None, None, 0, 0, None, None, None, guide_rows)
@@ -183,7 +184,7 @@ class Anchored:
         return replace(self, batch_sums=sums, size=size, scale=scale, guide_rows=None)
 
     def guide_noise(self) -> Array | float:
-        """As it was measured."""
+        """The noise of the guide, as measured."""
         return 0.0 if self.guide_rows is None else self.guide_rows.noise
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
@@ -193,7 +194,7 @@ class Anchored:
         return estimate(model, position, parameters)
 
     def faded(self, factor: float) -> Anchored:
-        """The term where every row counts so many times."""
+        """The term if every row counts this many times."""
         guide_rows = self.guide_rows
         if guide_rows is not None:
             noise = factor**2 * guide_rows.noise
@@ -202,7 +203,7 @@ class Anchored:
         return replace(self, sums=sums, scale=factor * self.scale, guide_rows=guide_rows)
 
     def emptied(self) -> Anchored:
-        """A term of no rows, of the same shapes."""
+        """A term of no rows, with the same shapes."""
 
         def nothing(sums: Sums) -> Sums:
             zero: Sums = jax.tree_util.tree_map(jnp.zeros_like, sums)
@@ -223,13 +224,13 @@ class Anchored:
         return Span(self.rows, self.batch * self.size, (self.batch + 1) * self.size)
 
     def subsample(self, step: Array) -> Anchored:
-        """Go to the batch of this step."""
+        """Use the batch of this step."""
         return replace(self, batch=step % self.batch_sums.value.shape[0])
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
         """Estimate (n / |B|)^2 |B| (1 - |B| / n) Var_k[grad r_k] from some rows of the batches.
 
-        No row is twice in a batch, so that one of all rows has no noise.
+        No row is in a batch twice, so a batch of all rows has no noise.
         """
         function = model.require_rows()
         offset = position - self.anchor
@@ -260,18 +261,18 @@ class Anchored:
 )
 @dataclass(frozen=True)
 class Guided(ExactTerm):
-    r"""The exact log-likelihood of n rows, with a guide: what the first of them tell.
+    r"""The exact log-likelihood of n rows, with a guide: an estimate from the first rows.
 
     .. math:: L + G \cdot d + \tfrac12 d^\top H d + \frac{n}{b} \sum_{k < b} r_k(\theta)
 
     with r_k as in ``Anchored``. The rows must be in random order.
 
     Args:
-        rows: a store, a multiple of ``SPAN_BLOCK`` rows.
+        rows: a store with a multiple of ``SPAN_BLOCK`` rows.
         stop: how many of them count.
         anchor: an unconstrained position among the particles.
         sums: L, G and H of all rows there.
-        guide_rows: those of the first b rows.
+        guide_rows: the sums of the first b rows.
     """
 
     rows: Rows
@@ -285,10 +286,10 @@ class Guided(ExactTerm):
         return Span(self.rows, 0, self.stop)(model, position, parameters)
 
     def guide(self) -> GuideTerm:
-        """What the first rows tell."""
+        """The estimate from the first rows."""
         own, size, scale, _ = self.guide_rows
         return GuideTerm(Span(self.rows, 0, size), self.anchor, self.sums, own, scale)
 
     def guide_noise(self) -> Array | float:
-        """As it was measured."""
+        """The noise of the guide, as measured."""
         return self.guide_rows.noise

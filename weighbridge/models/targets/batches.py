@@ -1,4 +1,4 @@
-"""The log-likelihood estimated on mini-batches: drawn beforehand, or on the fly."""
+"""The log-likelihood estimated on mini-batches: drawn beforehand, or at each step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Batches(OwnGuide):
 
     Args:
         batches: rows with two leading axes, batches and rows of a batch.
-        scale: n / |B|, with n the number of rows that the batches were drawn from.
+        scale: n / |B|, where n is the number of rows from which the batches were drawn.
         batch: the batch in use; ``subsample`` changes it.
     """
 
@@ -47,7 +47,7 @@ class Batches(OwnGuide):
         return jnp.asarray(self.scale) * weighted_sum(model, parameters, self._rows())
 
     def subsample(self, step: Array) -> Batches:
-        """Go to the batch of this step."""
+        """Use the batch of this step."""
         return replace(self, batch=step % self.batches.weight.shape[0])
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
@@ -66,10 +66,9 @@ class Batches(OwnGuide):
 )
 @dataclass(frozen=True)
 class Subsampled(OwnGuide):
-    """A log-likelihood estimated on mini-batches drawn on the fly, with replacement.
+    """A log-likelihood estimated on mini-batches that are drawn at each step, with replacement.
 
-    The batch of a step follows from the key and the step alone. Particles that share the
-    target share the batch.
+    The key and the step determine the batch. Particles that share the target share the batch.
     """
 
     rows: Rows
@@ -87,7 +86,7 @@ class Subsampled(OwnGuide):
         return self._scale() * weighted_sum(model, parameters, self._batch())
 
     def subsample(self, step: Array) -> Subsampled:
-        """Go to the batch of this step."""
+        """Use the batch of this step."""
         return replace(self, step=step)
 
     def gradient_variance(self, model: Model, position: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The log density of a posterior: the log prior and likelihood terms."""
+"""The log density of a posterior: the log prior plus likelihood terms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Target:
 
     def __call__(self, position: Array) -> Array:
         """Log density at an unconstrained position."""
-        interrupts.check_anywhere()  # where it is traced, which takes seconds for a large step
+        interrupts.check_anywhere()  # runs while tracing, which may take seconds
         parameters, log_density = self.model.transform(position)
         for term in self.terms:
             log_density = log_density + term(self.model, position, parameters)
@@ -48,13 +48,13 @@ class Target:
         return replace(self, terms=tuple(term.subsample(step) for term in self.terms))
 
     def guide(self) -> Target | None:
-        """The target whose gradient guides moves, if it is another one."""
+        """The target whose gradient guides the moves, if it differs from this one."""
         terms = tuple(term.guide() for term in self.terms)
         same = all(guide is term for guide, term in zip(terms, self.terms))
         return None if same else replace(self, terms=terms)
 
     def guide_noise(self) -> Array:
-        """Variance of what the guide's log density differs by, but for a constant."""
+        """Variance of the guide's log density minus this log density, up to a constant."""
         return jnp.asarray(sum(term.guide_noise() for term in self.terms))
 
     def tempered(self, power: Array | float) -> Target:

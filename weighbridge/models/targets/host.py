@@ -1,4 +1,4 @@
-"""A log-likelihood on the host, outside JAX: a function in plain NumPy, called in batches."""
+"""A log-likelihood on the host, outside JAX: a plain NumPy function, called in batches."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from weighbridge.models.targets.term import ExactTerm
 from weighbridge.models.targets.total import Total, on_data
 from weighbridge.models.targets.unbounded import UnboundedError, describe_parameters
 
-# Prior draws on which a function is tried, to learn whether it takes them all at once.
+# Prior draws used to find out whether a function accepts several parameter sets at once.
 PROBES = 3
-# What two calls with the same parameters may differ by, as a share.
+# The largest relative difference between two calls with the same parameters.
 SAME = 1e-9
-# The end of a path, and what two fits of a bridge draw before a second look goes on from there.
+# Clouds to remember: the end of a path, and the draws of two bridge fits before a second look.
 KEPT_CLOUDS = 4
 
 Named = dict[str, np.ndarray]
 
 
 class RandomLikelihoodError(ModelError):
-    """A log-likelihood on the host that gives another number for the same parameters."""
+    """A log-likelihood on the host returns different numbers for the same parameters."""
 
 
 class HostLikelihood:
     """The total log-likelihood of a model as a function on the host, called in batches.
 
     Attributes:
-        num_calls: how often the function was called.
-        num_evaluations: for how many parameter sets in all.
-        failure: the error that it ended in when a compiled program called it, if it did.
+        num_calls: number of calls of the function.
+        num_evaluations: number of parameter sets evaluated, over all calls.
+        failure: the error raised in a call from a compiled program, if any.
     """
 
     failure: Exception | None = None
@@ -58,11 +58,11 @@ class HostLikelihood:
         self._require_same({n: v[:1] for n, v in draws.items()})
 
     def at(self, parameters: Named, wanted: np.ndarray) -> np.ndarray:
-        """Log-likelihoods of the parameter sets that are wanted; -inf stands for the others.
+        """Log-likelihoods of the wanted parameter sets; -inf for the others.
 
         Args:
-            parameters: with the axes of ``wanted`` as their first.
-            wanted: which to evaluate.
+            parameters: arrays that begin with the axes of ``wanted``.
+            wanted: which sets to evaluate.
         """
         values = np.full(wanted.shape, -np.inf)
         if wanted.any():
@@ -76,7 +76,7 @@ class HostLikelihood:
         return values
 
     def of_cloud(self, model: Model, position: Array) -> Any:
-        """Log-likelihoods of all particles; those that were remembered are not asked for again."""
+        """Log-likelihoods of all particles; remembered clouds are not evaluated again."""
         for where, values in self._known:
             if where is position or np.array_equal(where, position):
                 return values
@@ -87,7 +87,7 @@ class HostLikelihood:
         return values
 
     def remember(self, position: Array, values: Any) -> None:
-        """Keep what is known of a cloud, and of some before it."""
+        """Remember the values of this cloud and of the latest ones before it."""
         self._known = [(position, values), *self._known[: KEPT_CLOUDS - 1]]
 
     def _named(self, model: Model, position: Array) -> Named:
@@ -95,9 +95,9 @@ class HostLikelihood:
         return as_numpy(model, unravel_positions(model, flat))
 
     def _require_same(self, parameters: Named) -> None:
-        """Refuse a function that gives another number for the same parameters.
+        """Refuse a function that returns different numbers for the same parameters.
 
-        Threads that add up in another order change the last digits, which is no harm.
+        Sums over threads may change the last digits between calls; this is allowed.
         """
         ask = self._batch if self._takes_batches else self._each
         first, second = ask(parameters), ask(parameters)
@@ -107,11 +107,11 @@ class HostLikelihood:
                 f"{describe_parameters({n: v[0] for n, v in parameters.items()})} it returned "
                 f"{float(first[0])!r} and {float(second[0])!r}. Take the random numbers out of it, "
                 "or give it the same ones in each call (a generator with a fixed seed inside the "
-                "function); a latent variable belongs into the prior."
+                "function); a latent variable belongs in the prior."
             )
 
     def _find_out(self, draws: Named) -> bool:
-        """Whether the function takes a leading axis of particles: some of them, then each alone."""
+        """Whether the function accepts a leading axis: tried with some sets, then with each one."""
         refused: Exception | None = None
         try:
             together = self._batch(draws)
@@ -161,7 +161,7 @@ class HostLikelihood:
         self.num_calls += 1
         self.num_evaluations += count
         try:
-            # Of its own, so that it may write into them.
+            # Copies, so that the function may change them.
             result = self._function({name: value.copy() for name, value in parameters.items()})
         except Exception as error:
             error.add_note(
@@ -181,15 +181,15 @@ class HostLikelihood:
 @partial(register_dataclass, data_fields=[], meta_fields=["likelihood"])
 @dataclass(frozen=True)
 class OnHost(ExactTerm):
-    """A likelihood on the host as a term of a compiled program, which calls it back.
+    """A likelihood on the host as a term of a compiled program, by a callback.
 
-    It has no gradient. Positions that are mapped over are evaluated in one call.
+    It has no gradient. Positions under jax.vmap are evaluated in one call.
     """
 
     likelihood: HostLikelihood
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
-        """Leave the program, and come back with the value."""
+        """Call the host function from the compiled program."""
         site = model.sites[0]
 
         def ask(bits: dict[str, Any]) -> np.ndarray:
@@ -202,7 +202,8 @@ class OnHost(ExactTerm):
                 self.likelihood.failure = error
                 raise
 
-        # As bits: JAX calls back in a thread of its own, where it makes doubles single ones.
+        # Passed as bits: JAX runs the callback in another thread, where doubles would become
+        # floats.
         bits = {name: _bits(parameters[name]) for name in model.names}
         pair = jax.ShapeDtypeStruct((2,), np.uint32)
         found = jax.pure_callback(ask, pair, bits, vmap_method="broadcast_all")
@@ -218,7 +219,7 @@ def _shapes(parameters: Named) -> str:
 
 
 def as_numpy(model: Model, parameters: dict[str, Array]) -> Named:
-    """Named parameters for a function on the host."""
+    """Named parameters as NumPy arrays, for a function on the host."""
     # JAX sorts the keys of a dict; users get them in the order of the prior.
     return {name: np.asarray(parameters[name]) for name in model.names}
 
@@ -232,15 +233,15 @@ def _total(model: Model, position: Array, data: PyTree) -> Array:
 
 
 def host_likelihood(model: Model, data: PyTree, position: Array) -> HostLikelihood | None:
-    """The likelihood on the host, or None where JAX can trace it.
+    """The likelihood on the host, or None if JAX can trace it.
 
-    A model may say where it runs (``on_host``). One that does not is traced, by which nothing is
-    computed; what cannot be traced is called on the host.
+    A model may specify where it runs (``on_host``). Otherwise the function is traced, which
+    computes nothing; if this fails, it is called on the host.
 
     Args:
-        model: with a log-likelihood of rows, which is always traced, or of all data.
-        data: what the function is called with, if it takes any.
-        position: of prior draws, islands x particles x coordinates, on which it can be tried.
+        model: a model with a log-likelihood of rows, which is always traced, or of all data.
+        data: the data argument of the function, if it has one.
+        position: prior draws, islands x particles x coordinates, for trial calls.
     """
     if model.log_likelihood is not None:
         return None
@@ -255,7 +256,7 @@ def host_likelihood(model: Model, data: PyTree, position: Array) -> HostLikeliho
 
 
 def _untraceable(model: Model, data: PyTree) -> Exception | None:
-    """Why a function cannot be traced, if so; checks what it returns if it can."""
+    """The error if a function cannot be traced; if it can, its return type is checked."""
     abstract: Any = jax.ShapeDtypeStruct
     try:
         traced = _total.shape(model, abstract((model.dimension,), np.float64), data)

@@ -15,7 +15,7 @@ from weighbridge.models.model import Model
 from weighbridge.models.priors import Parameters
 from weighbridge.models.targets.term import ExactTerm
 
-# Rows are summed in blocks of this many, so that memory stays flat in the data size.
+# Rows are summed in blocks of this size, so that memory does not grow with the data size.
 BLOCK_ROWS = 4096
 
 
@@ -24,7 +24,7 @@ BLOCK_ROWS = 4096
 class Rows(ExactTerm):
     """The exact log-likelihood of some rows, sum_k weight_k log p(row_k | theta).
 
-    Padding rows have weight 0 and add exactly nothing.
+    Padding rows have weight 0 and contribute exactly 0.
     """
 
     values: PyTree
@@ -49,6 +49,6 @@ class Rows(ExactTerm):
 
 
 def weighted_sum(model: Model, parameters: Parameters, rows: Rows) -> Array:
-    """Sum over rows at once; what has no weight adds nothing, also where it is not a number."""
+    """Sum over all rows at once; rows of weight 0 contribute 0, even if they are NaN."""
     log_likelihoods = model.row_log_likelihoods(parameters, rows.values)
     return jnp.sum(jnp.where(rows.weight > 0, rows.weight * log_likelihoods, 0.0))

@@ -1,4 +1,4 @@
-"""The exact log-likelihood of consecutive rows of a store, however many they are."""
+"""The exact log-likelihood of any number of consecutive rows of a store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from weighbridge.models.priors import Parameters
 from weighbridge.models.targets.rows import Rows, weighted_sum
 from weighbridge.models.targets.term import ExactTerm
 
-# Rows of a block where their number is not known beforehand: few, so that little is wasted on a
-# last block that is not full, and a block of a thousand particles stays in the cache.
+# Rows per block if their number is not known beforehand. It is small, so that an incomplete last
+# block wastes little, and a block for a thousand particles fits into the cache.
 SPAN_BLOCK = 64
 
 Carry = TypeVar("Carry")
@@ -28,17 +28,16 @@ Carry = TypeVar("Carry")
 @partial(register_dataclass, data_fields=["rows", "start", "stop"], meta_fields=[])
 @dataclass(frozen=True)
 class Span(ExactTerm):
-    r"""The exact log-likelihood of some consecutive rows of a store, however many they are.
+    r"""The exact log-likelihood of any number of consecutive rows of a store.
 
     .. math:: \sum_{start \le k < stop} w_k \log p(y_k | \theta)
 
-    Both ends are numbers of the pytree: a stream may grow within its store, and a chunk may have
-    any size, without a new trace. The cost is that of the rows from start to stop, to whole blocks.
-    The gradient is summed along with the value, so memory is flat too; there is no second
-    derivative.
+    Both ends are leaves of the pytree: a stream may grow within its store, and a chunk may have any
+    size, without a new trace. The cost is that of the blocks from start to stop. The gradient is
+    summed together with the value, so that memory does not grow; there is no second derivative.
 
     Args:
-        rows: the store, a multiple of ``SPAN_BLOCK`` rows; those that are not yet in use must be
+        rows: the store, a multiple of ``SPAN_BLOCK`` rows; rows that are not yet in use must be
             valid for the model.
         start: the first row.
         stop: the row after the last.
@@ -61,7 +60,7 @@ class Span(ExactTerm):
     def over_blocks(
         self, add: Callable[[Rows, Carry], Carry], carry: Carry, block: int = SPAN_BLOCK
     ) -> Carry:
-        """Go through the blocks that hold the rows; in each the others have weight 0."""
+        """Loop over the blocks that contain the rows; other rows of a block get weight 0."""
 
         def body(number: Array, carry: Carry) -> Carry:
             first = number * block
@@ -86,7 +85,7 @@ def _span_sum(model: Model, parameters: Parameters, span: Span) -> Array:
 
 
 def _span_forward(model: Model, parameters: Parameters, span: Span) -> tuple[Array, Parameters]:
-    # A loop of unknown length cannot be differentiated backwards: the gradient comes along.
+    # A loop of unknown length has no reverse mode, so the gradient is computed in the forward pass.
     def add(rows: Rows, carry: tuple[Array, Parameters]) -> tuple[Array, Parameters]:
         found = jax.value_and_grad(weighted_sum, argnums=1)(model, parameters, rows)
         return cast(tuple[Array, Parameters], jax.tree_util.tree_map(jnp.add, carry, found))

@@ -1,4 +1,4 @@
-"""A piece of the log-likelihood raised to a power."""
+"""A term of the log-likelihood raised to a power."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tempered:
 
     @property
     def axes(self) -> Any:
-        """Those of the term; the power is common to all."""
+        """The axes of the term; all islands share the power."""
         return Tempered(self.term.axes, None)  # type: ignore[arg-type]
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
@@ -35,14 +35,14 @@ class Tempered:
         return replace(self, term=self.term.subsample(step))
 
     def gradient_variance(self, model: Model, position: Array) -> Array:
-        """The power enters squared."""
+        """The variance of the term, times the squared power."""
         return self.power**2 * self.term.gradient_variance(model, position)
 
     def guide(self) -> Tempered:
-        """The guide of the term, to the same power."""
+        """The guide of the term, raised to the same power."""
         guide = self.term.guide()
         return self if guide is self.term else replace(self, term=guide)
 
     def guide_noise(self) -> Array | float:
-        """The power enters squared."""
+        """The noise of the term's guide, times the squared power."""
         return self.power**2 * self.term.guide_noise()

@@ -1,4 +1,4 @@
-"""What a piece of the log-likelihood can do, and what exact pieces have in common."""
+"""The interface of a term of the log-likelihood, and what exact terms have in common."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from weighbridge.models.priors import Parameters
 
 
 class Term(Protocol):
-    """A piece of the log-likelihood: exact, tempered or estimated on a mini-batch."""
+    """A term of the log-likelihood: exact, tempered or estimated on a mini-batch."""
 
     @property
     def axes(self) -> Any:
-        """Where the island axis of its leaves lies, for jax.vmap; None where there is none."""
+        """The island axis of each leaf, for jax.vmap; None for leaves without one."""
         ...
 
     def __call__(self, model: Model, position: Array, parameters: Parameters) -> Array:
-        """Value of the term at a position, whose parameters come along."""
+        """Value of the term at a position; ``parameters`` are the parameters there."""
         ...
 
     def subsample(self, step: Array) -> Term:
@@ -32,28 +32,28 @@ class Term(Protocol):
         ...
 
     def guide(self) -> Term:
-        """A cheaper term, whose gradient may guide moves that are accepted by this one."""
+        """A cheaper term whose gradient may guide moves that this term accepts or rejects."""
         ...
 
     def guide_noise(self) -> Array | float:
-        """Variance of what the guide differs by from this term, but for a constant."""
+        """Variance of the difference between the guide and this term, up to a constant."""
         ...
 
 
 class OwnGuide:
-    """What terms have in common whose own gradient guides the moves."""
+    """Base of terms whose own gradient guides the moves."""
 
     def guide(self) -> Term:
         """The term itself."""
         return cast(Term, self)
 
     def guide_noise(self) -> Array | float:
-        """There is no difference."""
+        """Zero, since the guide is the term itself."""
         return 0.0
 
 
 class ExactTerm(OwnGuide):
-    """What exact terms have in common: no mini-batch, no noise, the same for all islands."""
+    """Base of exact terms: no mini-batch, no noise, the same for all islands."""
 
     @property
     def axes(self) -> None:

@@ -33,14 +33,14 @@ class Total(ExactTerm):
 
 
 def on_data(function: Callable[..., Any], data: PyTree) -> Callable[[Any], Any]:
-    """A function of parameters from one of parameters, or of parameters and data.
+    """A function of the parameters, from a function of parameters or of parameters and data.
 
     >>> on_data(lambda p, y: p + y, 2)(1), on_data(lambda p, power=3: p**power, None)(2)
     (3, 8)
     """
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     found = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds]
-    # What has a default may be a setting of the function's own, unless there are data to take.
+    # An argument with a default may be a setting of the function, unless there are data to pass.
     takes_data = len(found) > 1 and (
         data is not None or found[1].default is inspect.Parameter.empty
     )

@@ -1,4 +1,4 @@
-"""A log-likelihood of +inf: no density, and an error that names the row and the parameters."""
+"""A log-likelihood of +inf is not a density: an error that names the row and the parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import Span
 from weighbridge.models.targets.term import Term
 
-# Rows whose log-likelihoods are looked at together, and particles that they are looked at for.
+# Rows, and particles, whose log-likelihoods are computed together.
 ROWS_AT_ONCE = 4096
 PARTICLES_AT_ONCE = 64
-# Numbers of a parameter or a column that a message shows.
+# Numbers of a parameter or a column shown in a message.
 SHOWN = 4
 
 _REASON = (
@@ -31,9 +31,9 @@ class UnboundedError(ModelError):
     """The log-likelihood is +inf for some particle.
 
     Args:
-        position: unconstrained, particles (or islands x particles) x coordinates, one of which it
-            is +inf for; None where the message has the parameters already.
-        where: what is known of the place.
+        position: unconstrained, particles (or islands x particles) x coordinates; the
+            log-likelihood is +inf for one of them. None if the message already has the parameters.
+        where: the place, as far as it is known.
     """
 
     def __init__(self, position: Any, where: str = "for some parameters that were tried") -> None:
@@ -44,12 +44,12 @@ class UnboundedError(ModelError):
         return ModelError, (str(self),)
 
     def at_rows(self, model: Model, rows: Rows, first_row: int) -> UnboundedError:
-        """The same error with the row and the parameters; itself if it is none of these rows.
+        """The same error with the row and the parameters; itself if no row here gives +inf.
 
         Args:
-            model: whose log-likelihood it is.
-            rows: among which to look; those of weight 0 do not count.
-            first_row: number of the first of them.
+            model: the model with this log-likelihood.
+            rows: the rows to search; rows of weight 0 do not count.
+            first_row: number of the first of these rows.
         """
         if self.position is None:
             return self
@@ -105,13 +105,13 @@ def _term_values(model: Model, positions: Array, term: Term) -> Array:
 
 
 def _named(model: Model, position: np.ndarray) -> str:
-    """Parameters for a message."""
+    """Parameters as text, for a message."""
     named = unravel_positions(model, position[None])
     return describe_parameters({name: np.asarray(named[name])[0] for name in model.names})
 
 
 def describe_parameters(parameters: dict[str, np.ndarray]) -> str:
-    """Parameters for a message, the first numbers of each.
+    """Parameters as text, for a message; the first numbers of each.
 
     >>> describe_parameters({"mu": np.array(0.25), "w": np.arange(9.0)})
     'mu=0.25, w=[0, 1, 2, 3, ...]'
