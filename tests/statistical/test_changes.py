@@ -12,7 +12,7 @@ from scipy import stats
 import weighbridge as wb
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.weighing.changes import detection
-from weighbridge.weighing.changes.permutation import Signs, compare_rows
+from weighbridge.weighing.changes.permutation import RowStatistics, compare_rows
 
 pytestmark = pytest.mark.long
 
@@ -62,7 +62,7 @@ def test_false_alarms_come_at_the_stated_rate(draw):
     p_values = []
     for _ in range(2000):
         reference, chunk = (
-            Signs(draw(numbers, n), draw(numbers, (n, 1)), np.ones(n)) for n in (80, 20)
+            RowStatistics(draw(numbers, n), draw(numbers, (n, 1)), np.ones(n)) for n in (80, 20)
         )
         p_values.append(compare_rows(reference, chunk, numbers, 0.01).p_value)
     for rate in (0.05, 0.01, 0.002):
@@ -72,11 +72,11 @@ def test_false_alarms_come_at_the_stated_rate(draw):
 
 def test_a_rise_and_a_fall_are_found_where_they_are():
     numbers = np.random.default_rng(2)
-    reference = Signs(skewed(numbers, 500), np.zeros((500, 0)), np.ones(500))
+    reference = RowStatistics(skewed(numbers, 500), np.zeros((500, 0)), np.ones(500))
     for shift in (-1.5, 1.5):
         score = skewed(numbers, 100) + shift * (np.arange(100) >= 40)
         verdict = compare_rows(
-            reference, Signs(score, np.zeros((100, 0)), np.ones(100)), numbers, 1e-3
+            reference, RowStatistics(score, np.zeros((100, 0)), np.ones(100)), numbers, 1e-3
         )
         assert verdict.p_value < 1e-3
         assert verdict.seen_in == "log predictive"
@@ -89,7 +89,8 @@ def test_a_chunk_may_be_larger_than_its_reference():
     p_values = []
     for _ in range(600):
         pair = [
-            Signs(skewed(numbers, n), numbers.normal(size=(n, 2)), np.ones(n)) for n in (30, 90)
+            RowStatistics(skewed(numbers, n), numbers.normal(size=(n, 2)), np.ones(n))
+            for n in (30, 90)
         ]
         p_values.append(compare_rows(*pair, numbers, 0.05).p_value)
     assert within(np.sum(np.array(p_values) <= 0.05), 600, 0.05)
@@ -100,13 +101,13 @@ def test_a_chunk_may_be_larger_than_its_reference():
 
 def test_rows_without_weight_and_constant_scores_are_no_change():
     numbers = np.random.default_rng(4)
-    same = [Signs(np.zeros(n), np.zeros((n, 1)), np.ones(n)) for n in (50, 20)]
+    same = [RowStatistics(np.zeros(n), np.zeros((n, 1)), np.ones(n)) for n in (50, 20)]
     assert compare_rows(*same, numbers, 1e-3).p_value == 1
     nothing = same[1]._replace(weight=np.zeros(20), score=np.full(20, 9.0))
     assert compare_rows(same[0], nothing, numbers, 1e-3).p_value == 1
 
 
-# --- the signs of a model's particles -----------------------------------------------------------
+# --- the row statistics of a model's particles --------------------------------------------------
 
 
 def conjugate(data, rows, numbers, count=64):
@@ -133,9 +134,14 @@ def test_particles_fitted_to_the_reference_raise_no_more_alarms():
     for seed in range(500):
         data = wb.zoo.linear.simulate(count + chunk, num_features=2, seed=seed)
         seen = np.repeat([1.0, 0.0], [count, chunk])
-        score, pull = detection.signs_of(LINEAR, conjugate(data, count, numbers), data, seen)
+        score, influence = detection.row_statistics(
+            LINEAR, conjugate(data, count, numbers), data, seen
+        )
         ones = np.ones(count + chunk)
-        parts = [Signs(score[s], pull[s], ones[s]) for s in (slice(count), slice(count, None))]
+        parts = [
+            RowStatistics(score[s], influence[s], ones[s])
+            for s in (slice(count), slice(count, None))
+        ]
         p_values.append(compare_rows(*parts, numbers, 0.05).p_value)
     assert within(np.sum(np.array(p_values) <= 0.05), 500, 0.05, doubt=1e-3)
 
@@ -146,7 +152,7 @@ def test_rows_that_were_seen_are_predicted_from_the_others():
     model = wb.zoo.gaussian.model()
     draws = np.random.default_rng(0).normal(data.sum() / 41, math.sqrt(1 / 41), 20_000)
     cloud = Cloud(jnp.asarray(draws)[None, :, None], jnp.zeros((1, 20_000)), None)
-    score, _ = detection.signs_of(model, cloud, data, np.ones(40))
+    score, _ = detection.row_statistics(model, cloud, data, np.ones(40))
     centre = (data.sum() - data) / 40
     exact = stats.norm.logpdf(data, centre, math.sqrt(1 + 1 / 40))
     np.testing.assert_allclose(score, exact, atol=0.05)

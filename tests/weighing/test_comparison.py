@@ -333,7 +333,7 @@ def test_flagged_models_are_marked_in_the_table():
     assert first.endswith("islands disagree, and 1 more")
     assert "islands" not in second
     assert below[1].strip() == table.caution
-    assert table.caution.endswith("rest on flagged evidences: two")
+    assert table.caution.endswith("depend on flagged evidences: two")
     sound = compare({"one": made(-133.0), "two": made(-127.0)})
     assert "caution" not in str(sound)
     assert sound.caution == ""

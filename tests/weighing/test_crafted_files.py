@@ -244,7 +244,7 @@ def strange_origin(arrays, metadata):
     [
         (rows_again, "20 rows were admitted"),
         (fewer_seen, "40 rows were admitted"),
-        (lost_particles, "no particle has a weight"),
+        (lost_particles, "all particles have weight zero"),
         (strange_origin, "origin holds numbers"),
     ],
 )
@@ -266,7 +266,7 @@ def no_closed_path(arrays, metadata):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(fewer_columns, "the rows that are kept are"), (no_closed_path, "the path before the last")],
+    [(fewer_columns, "kept rows have the columns"), (no_closed_path, "the path before the last")],
 )
 def test_what_a_later_update_would_stumble_on_is_refused(change, message, originals, tmp_path):
     path = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Predictions of several models, each with the weight that its evidence gives it."""
+"""Predictions averaged over models, weighted by their posterior probabilities."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def average(
 
     .. math:: p(y^* | y) = \sum_m p(m | y) \, p(y^* | m, y)
 
-    Cameron (2020), equation 1.5; Hoeting et al. (1999), Statistical Science 14:382-417. Each model
-    gives as many draws as its probability says, up to one, by systematic sampling: over seeds the
-    average is exact.
+    Cameron (2020), equation 1.5; Hoeting et al. (1999), Statistical Science 14:382-417. A model
+    gives ``num_draws`` times its probability draws, rounded up or down at random (systematic
+    sampling), so the expected number over seeds is exact.
 
     Args:
-        results: the evidence of each model by name, or what ``wb.compare`` gave.
-        functions: for each model a function as ``Evidence.predict`` takes it, or one for all.
+        results: the evidence of each model by name, or the result of ``wb.compare``.
+        functions: a function for each model, as in ``Evidence.predict``, or one for all models.
         inputs: rows to predict, the same for every model.
         prior_odds: prior weight of each model; by default equal, or as in the comparison.
-        num_draws: draws in all.
+        num_draws: total number of draws.
         seed: the same seed gives the same numbers.
 
     Returns:
@@ -74,7 +74,7 @@ def average(
             f"The models predict values of different shapes ({shapes}): they cannot be averaged. "
             "Let every function return the same quantity."
         )
-    # Shuffled: an order by model would mislead whoever takes the first so many.
+    # Shuffle the draws, so that the first n of them are not all from the same model.
     draws = generator.permutation(np.concatenate(list(pieces.values())))
     num_rows = None if inputs is None else draws.shape[1]
     return Prediction(draws, num_rows, dict(comparison.probabilities))
@@ -83,7 +83,7 @@ def average(
 def _comparison(
     results: Mapping[str, Evidence] | Comparison, prior_odds: Mapping[str, float] | None
 ) -> Comparison:
-    """What was given, or the results compared, with these prior odds."""
+    """Return the given comparison, or compare the results, with these prior odds."""
     if not isinstance(results, Comparison):
         return compare(results, prior_odds=prior_odds)
     if not results.results:
@@ -93,7 +93,7 @@ def _comparison(
     results.require_complete()
     if prior_odds is None:
         return results
-    # Whether their data are the same was looked at when they were first compared.
+    # The first comparison has already checked that the data are the same.
     return compare(results.results, prior_odds=prior_odds, same_data=False)
 
 
@@ -105,7 +105,7 @@ def _functions(
     if set(functions) != set(names):
         raise MethodError(
             f"functions must name each of {names}, and no other model; it names "
-            f"{list(functions)}. One function alone serves all models."
+            f"{list(functions)}. A single function is used for all models."
         )
     return functions
 
@@ -118,7 +118,7 @@ def _allocate(probabilities: Mapping[str, float], num_draws: int, point: float) 
     """
     ends = num_draws * np.cumsum(list(probabilities.values()))
     ends[-1] = num_draws
-    # Points k + point below each end, counted from the end before.
+    # The number of points k + point (k = 0, 1, ...) below each end.
     below = np.ceil(ends - point).astype(int)
     below[-1] = num_draws
     return dict(zip(probabilities, np.diff(below, prepend=0).tolist()))

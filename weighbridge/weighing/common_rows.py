@@ -1,4 +1,4 @@
-"""Rows that one of several models cannot use, which are then left out for all of them."""
+"""Rows that one of several models cannot use: they are left out for all models."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from weighbridge.weighing.competitor import Competitor
 
 
 class CommonRows:
-    """Finds the rows that every model can use: evidences are compared on the same rows.
+    """Finds the rows that every model can use, so that evidences are of the same rows.
 
-    Models differ in what they refuse (labels, counts below zero) and in the columns that they
-    see. All of them are asked, also those that a later round of islands does not run again.
+    Models differ in the values that they refuse (labels, counts below zero) and in the columns
+    that they see. Every model is checked, also one that a later round of islands does not run.
 
     Args:
         competitors: the models, by name.
-        on_bad_row: what becomes of bad rows; with "raise" the first model to meet one says so.
+        on_bad_row: what to do with bad rows; with "raise" this class checks nothing, and the
+            first model that meets a bad row raises the error.
         left_out: columns that were left out because they do not hold numbers.
 
     >>> import weighbridge as wb
@@ -40,7 +41,7 @@ class CommonRows:
         self._gates = [(c.view, Admission(c.model, "skip", None, left_out)) for c in asked]
 
     def unusable(self, block: PyTree) -> np.ndarray | None:
-        """Which rows of a block of the common data are bad for a model; None if nobody asks."""
+        """Mask of the rows that at least one model cannot use; None if nothing was checked."""
         if not self._gates or not num_rows(block):
             return None
         bad: np.ndarray = np.any([gate.find_bad(view(block)) for view, gate in self._gates], axis=0)

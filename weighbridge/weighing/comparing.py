@@ -1,4 +1,4 @@
-"""``wb.compare``: from the results of models, or from the models and the data."""
+"""``wb.compare``: compare results, or weigh models on data and compare them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weighbridge.weighing.weighing import READING, open_common, weigh_together
 
 
 class BadRows(NamedTuple):
-    """What becomes of rows that a model cannot use, and the file that they go to."""
+    """What to do with rows that a model cannot use, and the file to write them to."""
 
     on_bad_row: RowPolicy
     quarantine: QuarantineFile | None
@@ -49,32 +49,33 @@ def compare(
     on_bad_row: RowPolicy = "raise",
     quarantine: QuarantineFile | None = None,
 ) -> Comparison:
-    r"""Weigh models against each other, from their results or from the data.
+    r"""Compare models by their evidence: from their results, or from the models and the data.
 
     .. math:: P(m | y) = Z_m \pi_m / \sum_k Z_k \pi_k
 
     Args:
         models: the evidence of each model, all on the same observations; or the models themselves,
             which are then weighed on the data, in one pass.
-        data: for models: as ``wb.evidence`` takes it.
+        data: for models: the data, as in ``wb.evidence``.
         method: for models: a method object, or its name for the defaults.
         prior_odds: prior weight of each model; equal by default.
         seed: the same seed gives the same numbers.
         tolerance: for models: standard error (nats) of each log evidence to reach.
-        time_limit: for models: seconds after which no more islands are added, all models together.
+        time_limit: for models: seconds for all models together; after them no islands are added.
         progress: for models: True or False, or a reporter; by default a bar on a terminal or in a
-            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
-        same_data: for results: those that were made on different data are refused, which have
-            other numbers of observations, or other rows in columns of the same name and shape (in
-            whatever order). False compares them all the same, and says so in ``remarks``.
-        on_bad_row: for models: what to do with rows that one of them cannot use: "raise", "skip"
-            them for all models and count them, or "quarantine": count them and append them to a
-            file, with the reason.
-        quarantine: that file.
+            notebook; elsewhere a few lines on standard error if the run takes more than 10 s.
+        same_data: for results: True refuses results of different data. Data are different if the
+            numbers of observations differ, or the rows (in any order) of columns that have the
+            same name and shape. False compares them anyway, with a note in ``remarks``.
+        on_bad_row: for models: what to do with rows that one of them cannot use: "raise" an error;
+            "skip": leave them out for all models and count them; "quarantine": leave them out,
+            count them and append them to a file, with the reason.
+        quarantine: the file for "quarantine".
 
-    Ctrl-C gives back what there is of every model, with ``Status.INTERRUPTED`` where that is not
-    all; a second one ends it at once. Models that are at different rows or powers by then, or of
-    which there is nothing (``left_out``), get no factors and no probabilities.
+    Ctrl-C stops the run and returns the results so far, with ``Status.INTERRUPTED`` for a model
+    that is not finished; a second Ctrl-C ends the run at once. The Bayes factors and probabilities
+    of all models are then NaN if the models have seen different numbers of rows, if one of them
+    has not reached power 1 of the likelihood, or if one has no result yet (``left_out``).
 
     Returns:
         The comparison; its ``results`` holds the evidence of each model.
@@ -165,11 +166,11 @@ def _weigh(
 
 
 def _hint(one: Fingerprint, other: Fingerprint) -> str:
-    """What a user may know and nobody else: that these are other features of the same rows."""
+    """A hint for the error: the columns may be different features of the same rows."""
     alike = one.same_beside_features(other)
     if not alike or alike == sorted(one.columns.keys() & other.columns.keys()):
         return ""
-    return f" The same are {', '.join(alike)}: what differs may be other features of the same rows."
+    return f" {', '.join(alike)} agree: the others may be different features of the same rows."
 
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
@@ -193,11 +194,11 @@ def compare_results(
     """Compare the evidence of models on the same observations.
 
     Args:
-        results: of each model.
+        results: the evidence of each model.
         prior_odds: prior weight of each model; equal by default.
-        seed: of the draws behind the errors of probabilities.
-        missing: models that an interrupted run has nothing of.
-        remarks: what else a user should know.
+        seed: of the draws for the errors of the probabilities.
+        missing: models without a result, in an interrupted run.
+        remarks: further notes for the user.
     """
     sizes = {result.num_observations for result in results.values()}
     is_interrupted = any(Status.INTERRUPTED in result.flags for result in results.values())
@@ -228,19 +229,19 @@ def compare_results(
 
 
 def _different_data(results: Mapping[str, Evidence]) -> list[str]:
-    """What speaks against the results being of the same data."""
+    """Reasons why the results cannot be of the same data; empty if none was found."""
     if any(Status.INTERRUPTED in result.flags for result in results.values()):
-        return []  # those that are at other rows get no factors
+        return []  # compare_results gives NaN if their rows differ
     sizes = {name: result.num_observations for name, result in results.items()}
     if len(set(sizes.values())) > 1:
         return [f"The models were weighed on different numbers of observations ({sizes})."]
     known = {name: r.fingerprint for name, r in results.items() if r.fingerprint is not None}
     found = []
     for one, other in combinations(known, 2):
-        if told := known[one].differences(known[other]):
+        if unequal := known[one].differences(known[other]):
             found.append(
                 f"{one!r} and {other!r} were weighed on different data: "
-                f"{' and '.join(told[:3])} {'differs' if len(told) == 1 else 'differ'}."
+                f"{' and '.join(unequal[:3])} {'differs' if len(unequal) == 1 else 'differ'}."
                 + _hint(known[one], known[other])
             )
     return found

@@ -1,4 +1,4 @@
-"""Models weighed against each other, as a table: Bayes factors and probabilities, with errors."""
+"""The result of comparing models: Bayes factors and probabilities, with errors, as a table."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Comparison(Tabular, Shown):
         std_errors: their standard errors; NaN where unknown.
         log_bayes_factors: log Bayes factor of each model against the best.
         probabilities: posterior probability of each model.
-        probability_errors: standard deviation of that probability under the errors of the log
-            evidences; NaN where one of them is unknown.
+        probability_errors: standard deviation of the probabilities, due to the errors of the log
+            evidences; NaN if one of these errors is unknown.
         num_observations: rows that every model was weighed on.
         rows_skipped: bad rows that were left out.
-        rows_quarantined: bad rows that went to a file.
+        rows_quarantined: bad rows that were written to a file.
         flags: reasons for caution of each model; empty where there is none.
         results: the evidence of each model, with its posterior and its path.
-        remarks: what else a user should know, such as that the data differ.
-        left_out: models of which an interrupted run had nothing yet.
+        remarks: further notes for the user, such as that the data differ.
+        left_out: models that had no result yet when the run was interrupted.
 
-    Where an interrupted run left models out, or has their evidences at different rows or powers,
-    these cannot be held against each other: factors and probabilities are NaN, and no model is
-    the best.
+    After an interruption the models cannot be compared if one of them was left out, if they have
+    seen different numbers of rows, or if one has not reached power 1 of the likelihood. Factors
+    and probabilities are then NaN, and there is no best model.
     """
 
     log_evidences: dict[str, float]
@@ -73,7 +73,7 @@ class Comparison(Tabular, Shown):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all models can be held against each other; not after some interruptions."""
+        """Whether the models can be compared; False after some interruptions."""
         factors = self.log_bayes_factors
         return not any(
             math.isnan(factors[name]) and math.isfinite(value)
@@ -88,21 +88,21 @@ class Comparison(Tabular, Shown):
 
     @property
     def ranking(self) -> list[str]:
-        """Names of the models, the largest evidence first; last those that have none yet."""
+        """Names of the models, the largest evidence first; unfinished models come last."""
         powers = self._powers()
 
-        def height(name: str) -> tuple[bool, float]:
+        def sort_key(name: str) -> tuple[bool, float]:
             return powers.get(name, 1.0) >= 1, self.log_evidences[name]
 
-        return sorted(self.log_evidences, key=height, reverse=True)
+        return sorted(self.log_evidences, key=sort_key, reverse=True)
 
     def _powers(self) -> dict[str, float]:
-        """How far the path of each model has come; 1 is its end."""
+        """The power of the likelihood that the path of each model has reached; 1 is its end."""
         return {n: r.diagnostics.get("power_reached", 1.0) for n, r in self.results.items()}
 
     @property
     def columns_left_out(self) -> list[str]:
-        """Columns of the data that do not hold numbers, which no model read."""
+        """Columns of the data that do not hold numbers and that no model read."""
         names = [name for result in self.results.values() for name in result.columns_left_out]
         return list(dict.fromkeys(names))
 
@@ -137,37 +137,38 @@ class Comparison(Tabular, Shown):
                 _small(self.probabilities[name]),
                 _small(self.probability_errors[name]),
                 self._against(name),
-                *([_gravest(self.flags.get(name, ()))] if flagged else []),
+                *([_most_serious(self.flags.get(name, ()))] if flagged else []),
             )
         return Table((*columns, "caution") if flagged else columns, rows)
 
     @property
     def caution(self) -> str:
-        """Which models' evidences are flagged, in a few words; empty if none is.
+        """A short note that names the models whose evidences are flagged; empty if none is.
 
-        A probability is worth no more than the evidences behind it: those of all models.
+        Every probability depends on the evidences of all models.
         """
         flagged = [name for name in self.ranking if self.flags.get(name)]
         if not flagged:
             return ""
-        return f"caution: factors and probabilities rest on flagged evidences: {', '.join(flagged)}"
+        names = ", ".join(flagged)
+        return f"caution: factors and probabilities depend on flagged evidences: {names}"
 
     def _about_rows(self) -> str:
-        if not self.num_observations:  # a total log-likelihood has none that could be counted
+        if not self.num_observations:  # a total log-likelihood has no rows to count
             return ""
         return counted(self.num_observations) + left_out(self.rows_skipped, self.rows_quarantined)
 
     def _cautions(self) -> list[str]:
         found = [self.caution] if self.caution else []
         if not self.is_complete:
-            found.append("interrupted: these models cannot be held against each other yet")
+            found.append("interrupted: these models cannot be compared yet")
         found += [
-            f"{name}: the number is that at power {power:.3g}, not the log evidence"
+            f"{name}: this is the value at power {power:.3g}, not the log evidence"
             for name, power in self._powers().items()
             if power < 1
         ]
         if self.left_out:
-            found.append(f"left out, as there was nothing of them: {', '.join(self.left_out)}")
+            found.append(f"left out, because they had no result yet: {', '.join(self.left_out)}")
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
@@ -199,7 +200,7 @@ class Comparison(Tabular, Shown):
         return Page(self._about_rows(), table.columns, table.texts(), remarks, self.caution)
 
     def verdict(self, name: str) -> str:
-        """What the evidence says against a model, in Jeffreys' words where its error allows."""
+        """Strength of the evidence against a model, in Jeffreys' words if its error is small."""
         if not self.is_complete:
             return "unknown (interrupted)"
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
@@ -212,21 +213,21 @@ class Comparison(Tabular, Shown):
         return "" if not self.is_complete or name == self.best else self.verdict(name)
 
     def require_complete(self) -> None:
-        """Refuse a comparison of models that an interruption left at unlike places."""
+        """Raise an error if the models cannot be compared because of an interruption."""
         if not self.is_complete:
             raise MethodError(
-                "The run was interrupted before its models could be held against each other: none "
-                "is the best. Run it again, and let it end."
+                "The run was interrupted before its models could be compared: there is no best "
+                "model. Run it again, and let it finish."
             )
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
         """Log Bayes factors and probabilities with their errors, the best model on top.
 
-        Where the models took the rows as they came, a panel below shows how the factors grew.
+        For sequential methods a panel below shows the factors as a function of the rows.
 
         Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or two axes, then
-                without the panel below.
+            axes: where to draw: an empty matplotlib figure or subfigure, or two axes (without
+                the panel below).
 
         >>> import numpy as np
         >>> from weighbridge import Trace, compare
@@ -246,7 +247,7 @@ class Comparison(Tabular, Shown):
         )
 
     def to_json(self) -> str:
-        """All of it as one line of JSON; unknown errors are null."""
+        """The comparison as one line of JSON; numbers that are not finite are null."""
 
         def clean(values: dict[str, float]) -> dict[str, float | None]:
             return {name: v if math.isfinite(v) else None for name, v in values.items()}
@@ -274,7 +275,7 @@ class Comparison(Tabular, Shown):
 
 
 def jeffreys(log_bayes_factor: float) -> str:
-    """Jeffreys' words for a log Bayes factor.
+    """Jeffreys' word for the strength of a log Bayes factor.
 
     >>> jeffreys(1.0), jeffreys(100.0)
     ('barely worth mentioning', 'decisive')
@@ -285,10 +286,10 @@ def jeffreys(log_bayes_factor: float) -> str:
     return "decisive"
 
 
-def _gravest(flags: Sequence[Status]) -> str:
-    """The first flag, which is the gravest, and how many others there are.
+def _most_serious(flags: Sequence[Status]) -> str:
+    """The first flag, which is the most serious one, and the number of the others.
 
-    >>> _gravest([Status.HEATED, Status.LOW_ESS]), _gravest([])
+    >>> _most_serious([Status.HEATED, Status.LOW_ESS]), _most_serious([])
     ('heated, and 1 more', '')
     """
     if not flags:
@@ -305,7 +306,7 @@ def _error(value: float) -> str:
 
 
 def _small(value: float) -> str:
-    """A probability or its error, to four places."""
+    """A probability or its error, with four decimals."""
     if math.isnan(value):
         return "unknown"
     return f"{value:.4f}" if value >= 5e-5 else "<0.0001"

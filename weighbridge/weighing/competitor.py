@@ -11,12 +11,12 @@ from weighbridge.models.model import Model
 
 @dataclass(frozen=True)
 class Competitor:
-    """A model, and how it sees a block of the common data."""
+    """A model, and the function that takes its values out of a block of the common data."""
 
     model: Model
     view: Callable[[PyTree], PyTree]
 
 
 def as_it_is(values: PyTree) -> PyTree:
-    """The view of a model that takes the data as they are."""
+    """The view of a model that takes the common data unchanged."""
     return values

@@ -19,23 +19,24 @@ def model_probabilities(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Posterior probabilities of models, and their standard deviations.
 
-    Those are over normal errors of the log evidences; NaN where one of these is unknown.
+    The standard deviations are those of draws with normal errors of the log evidences. They are
+    NaN if one of these errors is unknown.
 
     >>> model_probabilities({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 3.0})
     ({'a': 0.25, 'b': 0.75}, {'a': 0.0, 'b': 0.0})
     """
     names = list(log_evidences)
-    heights = np.array([log_evidences[name] for name in names])
-    heights = heights + np.log(check_prior_odds(names, prior_odds))
+    log_weights = np.array([log_evidences[name] for name in names])
+    log_weights = log_weights + np.log(check_prior_odds(names, prior_odds))
     errors = np.array([std_errors[name] for name in names])
     noise = np.random.default_rng(seed).normal(size=(NUM_DRAWS, len(names)))
-    spread = np.std(_normalise(heights + errors * noise), axis=0)
-    probabilities = _normalise(heights).tolist()
+    spread = np.std(_normalise(log_weights + errors * noise), axis=0)
+    probabilities = _normalise(log_weights).tolist()
     return dict(zip(names, probabilities)), dict(zip(names, spread.tolist()))
 
 
 def check_prior_odds(names: Sequence[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:
-    """The prior weight of each model, equal by default; an error for what cannot be one."""
+    """The prior weight of each model, equal by default; invalid weights are refused."""
     if prior_odds is None:
         return np.ones(len(names))
     if set(prior_odds) != set(names):

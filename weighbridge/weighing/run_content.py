@@ -1,4 +1,4 @@
-"""What a saved run must hold: its particles, its rows, its path and its counts."""
+"""The expected content of a saved run: particles, rows, path and counts, with their limits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from weighbridge.core.saved_content import (
 )
 from weighbridge.results.saved_content import ERROR, FINGERPRINT, FLAGS, LOG, SECONDS
 
-# A log evidence, a log weight or a standard error beyond this is none.
+# Larger saved log evidences, log weights and standard errors are rejected.
 LARGEST_ERROR = 1e100
-# Moves of a step: by default ten at most. A file that says more than this would never end.
+# The most moves of one annealing step that a file may ask for; the default is ten at most.
 MOST_MOVES = 10_000
 UNKNOWN = real(-math.inf, math.inf, nan=True)
 ANY = Numbers("fiub", None, -math.inf, math.inf, nan=True)
@@ -48,7 +48,7 @@ ARRAYS = {
     "(anchor|error)/.*": Numbers("f"),
     ".*": ANY,
 }
-# The columns of a path, in their order; a method need not have the last ones.
+# The columns of a path, in this order; the last ones may be missing.
 PATH = (
     Numbers("f", None, least=0),  # rows
     Numbers("f", None, least=-math.inf),  # log evidence
@@ -99,12 +99,12 @@ CLOSED = record(
 
 
 def _segment(value: Any, where: str) -> None:
-    """The run of a segment, which is a run."""
+    """Check the run of a segment, which is itself a saved run."""
     RUN(value, where)
 
 
-# Names that the methods and what runs around them use; what a run needs of them it has declared
-# itself, by the state of a run that has only begun.
+# Entries that methods, and the classes that wrap their runs, may save. Which of them one run must
+# have is read from the state of a fresh run (``saving.check_types``).
 RUN_ENTRIES: dict[str, Check] = {
     "num_observations": real(0),
     "num_chunks": whole(),
@@ -209,7 +209,7 @@ HISTORY = Numbers("f", ("columns", "entries"), -math.inf, math.inf, nan=True)
 
 
 def check_run_arrays(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse numbers that no run can have come to."""
+    """Refuse arrays with values that no run can have."""
     sizes = check_arrays(arrays, ARRAYS)
     if "origin" in arrays and arrays["origin"].size:
         Numbers("i", None, 0, sizes["particles"] - 1).check(arrays["origin"], "origin", sizes)
@@ -218,7 +218,7 @@ def check_run_arrays(arrays: Mapping[str, np.ndarray]) -> None:
             _check_path(arrays[name], name)
     weight = arrays.get("log_weight")
     if weight is not None and weight.size and not np.isfinite(weight).any():
-        raise ValueError("no particle has a weight")
+        raise ValueError("all particles have weight zero")
 
 
 def _check_path(path: np.ndarray, name: str) -> None:
@@ -227,11 +227,11 @@ def _check_path(path: np.ndarray, name: str) -> None:
     for number, (column, wanted) in enumerate(zip(path.T, PATH)):
         wanted.check(column, f"column {number} of {name}", {})
     if np.any(np.diff(path[:, 0]) < 0):
-        raise ValueError(f"{name} goes back to fewer rows")
+        raise ValueError(f"the number of rows decreases along {name}")
 
 
 def check_rows_left_out(checker: Mapping[str, Any]) -> None:
-    """Refuse a count of rows in which more were left out than were read."""
+    """Refuse counts by which more rows were left out than were read."""
     CHECKER(checker, "checker")
     left_out = checker["rows_skipped"] + checker["rows_quarantined"]
     if left_out > checker["rows_read"]:

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run under way, and the checks that it must pass to become one."""
+"""The state of a session in a checkpoint, and the checks of a checkpoint before it is restored."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from weighbridge.weighing.session import Session
 Arrays = dict[str, np.ndarray]
 Plain = dict[str, Any]
 
-# The random numbers of a run follow from its seed and from what it has counted.
+# The kind of JAX's random keys, written to checkpoints. The keys themselves need not be saved:
+# they follow from the seed of a run and from its counts.
 KEY_KIND = "threefry2x32"
-# Columns of rows that are kept; how many there are, and of which kind, the data decide.
+# Names of the columns of kept rows; the data determine their number and types.
 COLUMN = re.compile(r"rows/(store_)?(?P<number>\d+)")
-# The same of rows that the next chunk is compared with.
+# Names of the columns of the rows that the next chunk is compared with.
 REFERENCE = re.compile(r"reference/(?P<number>\d+)")
 # Arrays whose length depends on the data.
 ANY_LENGTH = ("rows/layout",)
 
 
 def identity(model: Model, method: Any) -> Plain:
-    """What tells whether a saved run belongs to a model and a method."""
+    """Hashes of a model and a method, which identify a saved run."""
     return {"model": model.fingerprint(), "method": describe_method(method)}
 
 
 def describe_method(method: Any) -> str:
-    """A hash of a method's settings; numbers enter by value, whatever array holds them."""
+    """A hash of a method's settings; numbers count by value, not by the type of their array."""
     fields = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
     leaves, structure = jax.tree_util.tree_flatten(fields)
     numbers = [np.asarray(leaf).tolist() for leaf in leaves]
@@ -48,14 +49,14 @@ def describe_method(method: Any) -> str:
 
 
 def check_identity(path: Path, saved: Any, model: Model, method: Any, whose: str = "") -> None:
-    """Refuse a run of another model, or by another method.
+    """Refuse a run that was saved with another model or another method.
 
     Args:
         path: the file, for the message.
-        saved: what ``identity`` gave when it was saved.
-        model: what it should be a run of.
-        method: what it should be a run by.
-        whose: name of the model among several.
+        saved: the result of ``identity`` when the run was saved.
+        model: the model that it must have.
+        method: the method that it must have.
+        whose: name of the model, if there are several.
     """
     wanted = identity(model, method)
     found = saved if isinstance(saved, dict) else {}
@@ -86,9 +87,9 @@ def session_state(session: Session) -> tuple[Arrays, Plain]:
 
 
 def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) -> None:
-    """Continue from what ``session_state`` gave; its row checker must be restored already.
+    """Continue from the result of ``session_state``; restore the session's row checker first.
 
-    What does not fit the run is refused now, with an error, and not found out by a later update.
+    A state that does not fit the run is refused here, and not by a later update.
     """
     SESSION(plain, "session")
     check_run_arrays(arrays)
@@ -98,11 +99,11 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
     check_types(fresh_plain, plain["run"])
     _check_columns(arrays, session.checker.state()["structure"], bool(counts_rows))
     if bool(plain["run"].get("restarts")) != ("closed_path" in arrays):
-        raise ValueError("the path before the last restart is missing, or there was none")
+        raise ValueError("the path before the last restart is missing, or there was no restart")
     session.run.restore(arrays, plain["run"])
     session.weight_counts_rows = counts_rows
     session.elapsed = float(plain["elapsed"])
-    # Older files have none of these.
+    # Older files do not have these.
     for name in map(str, plain.get("columns_left_out", ())):
         session.left_out.setdefault(name, left_out_before(name))
     largest = plain.get("largest")
@@ -115,28 +116,28 @@ def restore_session(session: Session, arrays: Arrays, plain: Mapping[str, Any]) 
 
 
 def _check_path_ends(session: Session) -> None:
-    """A path ends where the run stands."""
+    """Refuse a path that does not end at the rows that the run has seen."""
     run = session.run
     end = run.path[-1].rows if run.path else 0.0
     if not math.isclose(end, run.num_observations, rel_tol=1e-9):
         raise ValueError(f"the path ends at {end} rows, and {run.num_observations} were seen")
     if bool(run.path) != bool(run.num_rows):
-        raise ValueError(f"{run.num_rows} rows made a path of {len(run.path)} points")
+        raise ValueError(f"the run has {run.num_rows} rows and a path of {len(run.path)} points")
 
 
 def check_counts(session: Session) -> None:
-    """Refuse a run that has not seen the rows that were admitted: some would count twice."""
+    """Refuse a run unless it has seen the admitted rows: others would be lost or count twice."""
     run, checker, seen = session.run, session.checker, session.fingerprint
     admitted = checker.rows_read - checker.rows_left_out
     counts = {run.num_rows, admitted, run.num_rows if seen is None else seen.num_rows}
     if len(counts) > 1:
         raise ValueError(f"{admitted} rows were admitted, and {sorted(counts)} were seen")
     if not session.weight_counts_rows and run.num_observations != run.num_rows:
-        raise ValueError(f"{run.num_rows} rows count {run.num_observations} times")
+        raise ValueError(f"{run.num_rows} rows without weights count as {run.num_observations}")
 
 
 def _check_shapes(fresh: Arrays, saved: Arrays) -> None:
-    """Compare with the arrays of a run that has only begun; those without entries may grow."""
+    """Compare with the arrays of a fresh run; arrays that are empty there may grow."""
     for name, expected in fresh.items():
         found = saved[name]
         grows = name in ANY_LENGTH or expected.shape[:1] == (0,)
@@ -150,7 +151,7 @@ def _check_shapes(fresh: Arrays, saved: Arrays) -> None:
 
 
 def check_types(fresh: Any, saved: Any, where: str = "run") -> None:
-    """Compare plain values with those of a run that has only begun.
+    """Compare plain values with those of a fresh run.
 
     >>> check_types({"rows": 0, "errors": [0.5]}, {"rows": 3, "errors": [1]})
     >>> check_types({"rows": 0}, {"rows": "three"})
@@ -158,11 +159,11 @@ def check_types(fresh: Any, saved: Any, where: str = "run") -> None:
     ...
     ValueError: run/rows is 'three', and a value such as 0 was expected
     """
-    if fresh is None:  # there may be something later
+    if fresh is None:  # the value is set later
         return
     if isinstance(fresh, dict):
         if not isinstance(saved, dict) or set(fresh) != set(saved):
-            raise ValueError(f"{where} has not the entries {list(fresh)}")
+            raise ValueError(f"{where} must have the entries {list(fresh)}")
         for name in fresh:
             check_types(fresh[name], saved[name], f"{where}/{name}")
         return
@@ -175,23 +176,23 @@ def check_types(fresh: Any, saved: Any, where: str = "run") -> None:
 
 
 def _length(value: Any) -> int:
-    """Entries of a list; 1 of anything else."""
+    """Length of a list; 1 for any other value."""
     return len(value) if isinstance(value, list) else 1
 
 
 def check_structure(structure: Any) -> None:
-    """Refuse what are not names, shapes and types of columns."""
+    """Refuse a structure that is not a list of names, shapes and types of columns."""
     for name, shape, kind in structure or ():
         sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
         if not isinstance(name, str) or not isinstance(kind, str) or not sizes:
-            raise ValueError(f"a column is {(name, shape, kind)!r}")
+            raise ValueError(f"{(name, shape, kind)!r} is not the name, shape and type of a column")
 
 
 def _check_columns(arrays: Arrays, structure: Any, counts_rows: bool) -> None:
-    """Rows that are kept must be of the columns that the stream has, with one weight each."""
+    """Refuse kept rows unless they have the columns of the stream and one weight each."""
     check_structure(structure)
     if counts_rows and "weight" not in [name for name, *_ in structure or ()]:
-        raise ValueError("rows have weights, and no column of them")
+        raise ValueError("rows have weights, but there is no column of weights")
     for pattern in (COLUMN, REFERENCE):
         check_table(arrays, pattern, structure, counts_rows)
 
@@ -199,13 +200,13 @@ def _check_columns(arrays: Arrays, structure: Any, counts_rows: bool) -> None:
 def check_table(
     arrays: Arrays, pattern: re.Pattern[str], structure: Any, counts_rows: bool
 ) -> None:
-    """Refuse rows of other columns than the stream has.
+    """Refuse kept rows whose columns are not those of the stream.
 
     Args:
-        arrays: that were saved.
-        pattern: of the names of those that are columns of one table, with their numbers.
+        arrays: the saved arrays.
+        pattern: of the names of the arrays that are columns of the table, with their numbers.
         structure: name, shape and type of each column of the stream.
-        counts_rows: whether the column "weight" was taken out, as the last of the table.
+        counts_rows: whether the stream's column "weight" was taken out, as the last of the table.
     """
     matches = {name: pattern.fullmatch(name) for name in arrays}
     numbered = {int(match["number"]): arrays[name] for name, match in matches.items() if match}
@@ -213,7 +214,7 @@ def check_table(
     if not columns:
         return
     if structure is None:
-        raise ValueError("there are rows, and no columns")
+        raise ValueError("there are kept rows, but no columns")
     expected = [
         (tuple(shape), kind)
         for name, shape, kind in structure
@@ -222,18 +223,18 @@ def check_table(
     expected.append(((), "float64"))
     found = [(column.shape[1:], str(column.dtype)) for column in columns]
     if found != expected or len({len(column) for column in columns}) > 1:
-        raise ValueError(f"the rows that are kept are {found}, and the columns are {expected}")
+        raise ValueError(f"the kept rows have the columns {found}, and {expected} was expected")
     if len(columns[-1]) and columns[-1].min() < 0:
-        raise ValueError("a row counts less than nothing")
+        raise ValueError("a kept row has a negative weight")
 
 
 def row_policy(
     path: Path, saved: Any, on_bad_row: RowPolicy | None, quarantine: str | Path | None
 ) -> RowPolicy:
-    """What to do with bad rows from now on: as told, or as before."""
+    """What to do with bad rows: as the caller asks, or else as before."""
     chosen: RowPolicy = saved if on_bad_row is None else on_bad_row
     if chosen == "quarantine" and quarantine is None:
         raise CheckpointError(
-            f"The run in {path} keeps bad rows in a file: name it again, with quarantine=PATH."
+            f"The run in {path} writes bad rows to a file: name the file again (quarantine=PATH)."
         )
     return chosen

@@ -1,1 +1,1 @@
-"""Changes of a stream: found by a test, followed by segments."""
+"""Changes of a stream: a test that detects them, and runs in segments between them."""

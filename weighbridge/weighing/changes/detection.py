@@ -1,4 +1,4 @@
-"""What a model's particles make of rows that arrive, and of those before: signs of a change."""
+"""Detect a change: test how a model's particles predict new rows, and the rows before."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.sequential import row_log_likelihoods
 from weighbridge.models.model import Model
 from weighbridge.models.row_likelihood import split_weight
-from weighbridge.weighing.changes.permutation import Signs, compare_rows
+from weighbridge.weighing.changes.permutation import RowStatistics, compare_rows
 from weighbridge.weighing.changes.settings import Change, Changes
 
-# Rows that are scored at once; chunks of any size are padded to blocks of it.
+# Rows that are scored at once; chunks are padded to whole blocks.
 BLOCK_ROWS = 256
-# Particles that score, drawn by their weights: more would cost more and tell the same.
+# Particles that score the rows, drawn by their weights: more would cost more and add little.
 NUM_DRAWS = 256
-# Directions of the posterior in which rows may pull, the widest first, and the least share of
-# variance that one must have of the widest: rows say nothing about the others.
+# Principal directions of the rows' influence on the posterior: the most that are used, and the
+# least variance of one relative to the largest. Rows carry no information about the others.
 MOST_DIRECTIONS, LEAST_SHARE = 32, 0.01
-# Beyond this share of a row's own pull in a posterior no correction for it is to be believed.
+# The leverage of rows is cut off here: a correction for more of it is not reliable.
 LARGEST_LEVERAGE = 0.3
-# A row that a particle excludes counts as one that is this much less likely (nats) than for the
-# particle that likes it best; one that all exclude has the last log-likelihood.
+# Lower bounds of a row's log-likelihoods, since some particles may exclude the row: the largest
+# of them minus EXCLUDED (nats), and IMPOSSIBLE for a row that all particles exclude.
 EXCLUDED, IMPOSSIBLE = 50.0, -1e6
-# Rows of a reference for each dimension of the model, so that its fit to them does not matter.
+# Rows of the reference for each dimension of the model, so that the fit to them matters little.
 ROWS_PER_DIMENSION = 10
-# Chunks whose annealing steps are remembered.
-REMEMBERED = 50
+# Chunks whose numbers of annealing steps are kept.
+REMEMBERED_CHUNKS = 50
 
 
 class Judge(NamedTuple):
-    """Who tests a chunk: a model, and its particles, fitted to the rows before.
+    """The model that tests a chunk, and its particles, which are fitted to the rows before.
 
     Attributes:
-        model: with a log-likelihood of rows.
+        model: a model with a log-likelihood of rows.
         cloud: the particles.
-        half_life: observations after which they forget half, if they do.
-        counts_rows: whether the column ``weight`` of the rows tells how often each counts.
+        half_life: observations after which a row counts half; None if it always counts fully.
+        counts_rows: whether the rows' column ``weight`` is how often each row counts.
     """
 
     model: Model
@@ -60,7 +60,7 @@ class Judge(NamedTuple):
 
 
 class Detector:
-    """Rows since the last change, and the test of a chunk against them.
+    """The rows since the last change, and the test of a chunk against them.
 
     Args:
         changes: the settings.
@@ -71,23 +71,23 @@ class Detector:
         self.changes, self.seed = changes, seed
         self.num_chunks = 0
         self.steps: list[float] = []
-        self.kept: list[np.ndarray] = []  # the leaves, then the weights
+        self.kept: list[np.ndarray] = []  # columns of the rows, then their weights
 
     @property
     def num_kept(self) -> int:
-        """Rows that the next chunk is compared with."""
+        """The number of rows that the next chunk is compared with."""
         return len(self.kept[-1]) if self.kept else 0
 
     def examine(
         self, judge: Judge, values: PyTree, weight: np.ndarray, first_row: int
     ) -> Change | None:
-        """Test a chunk that is about to be absorbed; nothing is kept of it yet.
+        """Test a chunk before it is absorbed, and return the change or None; nothing is kept.
 
         Args:
             judge: a model with its particles.
             values: the rows of the chunk.
-            weight: how often each counts.
-            first_row: number of the first of them.
+            weight: how often each row counts.
+            first_row: number of the chunk's first row in the stream.
         """
         model, cloud, half_life, counts_rows = judge
         fewest = max(self.changes.min_rows, ROWS_PER_DIMENSION * model.dimension)
@@ -101,28 +101,28 @@ class Detector:
             rows, weight = split_weight(rows, counts_rows)
         old, new = slice(len(kept_weight)), slice(len(kept_weight), None)
         counted = np.concatenate([_fade(weight[old], half_life), np.zeros(len(weight[new]))])
-        score, pull = signs_of(model, cloud, rows, counted)
+        score, influence = row_statistics(model, cloud, rows, counted)
         permutations = random_numbers(self.seed, Stream.CHANGES, 0, 0, self.num_chunks)
         rate = self.changes.false_alarm_rate
-        verdict = compare_rows(
-            Signs(score[old], pull[old], weight[old]),
-            Signs(score[new], pull[new], weight[new]),
+        test = compare_rows(
+            RowStatistics(score[old], influence[old], weight[old]),
+            RowStatistics(score[new], influence[new], weight[new]),
             permutations,
             rate,
         )
-        if verdict.p_value > rate:
+        if test.p_value > rate:
             return None
         return Change(
-            row=first_row + verdict.first,
-            p_value=verdict.p_value,
-            score=verdict.score,
-            seen_in=verdict.seen_in,
+            row=first_row + test.first,
+            p_value=test.p_value,
+            score=test.score,
+            seen_in=test.seen_in,
             chunk_start=first_row,
             chunk_end=first_row + num_rows(values),
         )
 
     def keep(self, values: PyTree, weight: np.ndarray, steps: float, change: Change | None) -> None:
-        """Take a chunk that was absorbed into the reference, or begin a new one at its change."""
+        """Add an absorbed chunk to the reference rows; after a change they begin at its row."""
         columns = [*jax.tree_util.tree_leaves(values), weight]
         if change is not None:
             first = change.row - change.chunk_start
@@ -132,11 +132,11 @@ class Detector:
             before = self.kept or [column[:0] for column in columns]
             start = -self.changes.window
             self.kept = [np.concatenate(pair)[start:] for pair in zip(before, columns, strict=True)]
-            self.steps = [*self.steps, steps][-REMEMBERED:]
+            self.steps = [*self.steps, steps][-REMEMBERED_CHUNKS:]
         self.num_chunks += 1
 
     def compared(self, change: Change, steps: float) -> Change:
-        """The change, with the annealing steps of its chunk relative to those before."""
+        """The change, with the annealing steps of its chunk divided by the median before."""
         usual = float(np.median(self.steps)) if self.steps else 0.0
         return replace(change, annealing_steps=steps / usual) if usual > 0 else change
 
@@ -150,61 +150,69 @@ class Detector:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from the result of ``state``."""
         if plain["changes"] != repr(self.changes):
             raise CheckpointError(
                 f"The run was saved with changes={plain['changes']}, not {self.changes!r}. Load it "
-                "with those."
+                "with the settings that it was saved with."
             )
         count = sum(name.startswith("reference/") for name in arrays)
         self.kept = [np.array(arrays[f"reference/{i}"]) for i in range(count)]
         lengths = {len(column) for column in self.kept}
         if len(lengths) > 1 or max(lengths, default=0) > self.changes.window:
-            raise ValueError(f"the rows since the last change have the lengths {lengths}")
+            raise ValueError(
+                f"columns of the rows since the last change have the lengths {lengths}"
+            )
         stored = {re.sub("rows/(store_)?", "", name): column for name, column in arrays.items()}
         for number, column in enumerate(self.kept):
             twin = stored.get(str(number), column)
             if (twin.shape[1:], twin.dtype) != (column.shape[1:], column.dtype):
-                raise ValueError(f"column {number} of the rows since the last change is another")
+                raise ValueError(
+                    f"column {number} of the rows since the last change differs in shape or type "
+                    "from that column of the kept rows"
+                )
         self.num_chunks = int(plain["num_chunks"])
         self.steps = [float(steps) for steps in plain["steps"]]
 
 
 def _fade(weight: np.ndarray, half_life: float | None) -> np.ndarray:
-    """How much each row of the past counts in the posterior, the last ones most."""
+    """How much each past row still counts in the posterior; the latest rows count most."""
     if half_life is None:
         return np.ones(len(weight))
     return np.asarray(0.5 ** (np.cumsum(weight[::-1])[::-1] / half_life))
 
 
 @double_precision
-def signs_of(
+def row_statistics(
     model: Model, cloud: Cloud, values: PyTree, counted: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Log predictive density of rows, and where each would pull the posterior.
+    r"""Log predictive density of rows (the score), and their influence on the posterior.
 
-    With the log-likelihood :math:`l_{ij}` of row i at particle j, and :math:`c_i` the share of the
-    row that the particles have seen already (1 for one that they were fitted to, 0 for a new one),
+    With the log-likelihood :math:`l_{ij}` of row i at particle j of weight :math:`w_j`, and the
+    share :math:`c_i` of the row that the particles have already seen (1 for a row that they were
+    fitted to, 0 for a new row),
 
     .. math:: s_i = \log \sum_j w_j e^{(1 - c_i) l_{ij}} - \log \sum_j w_j e^{-c_i l_{ij}},
               \qquad v_{ij} = l_{ij} - \sum_k w_k l_{ik}
 
-    A row that was seen is so predicted from the others (Gelfand, Dey & Chang 1992, Bayesian
-    Statistics 4:147-167), and the optimism of a fit cancels to first order. The pull is v in the
-    directions in which it varies most, at most as many as the model has dimensions, each with
-    variance 1: to first order it is the gradient of the row's log-likelihood, whitened, and the
-    squared length of a chunk's sum is Rao's score test of a change of the parameters. Rows that
-    were seen have drawn the posterior towards them, and their v is divided by 1 - h, with h the
-    mean variance of v over particles, their leverage.
+    The score of a seen row is its leave-one-out predictive density (Gelfand, Dey & Chang 1992,
+    Bayesian Statistics 4:147-167), so the optimism of the fit cancels to first order.
+
+    The influence is v along its principal directions over the rows, at most as many as the model
+    has dimensions, each scaled to variance 1. To first order it is the whitened gradient of the
+    row's log-likelihood, and the squared length of its sum over a chunk is the statistic of Rao's
+    score test of a change of the parameters. A seen row has moved the posterior towards itself:
+    its v is divided by :math:`1 - c_i h`, where the leverage h is the mean over seen rows of the
+    variance of v over particles, with a correction of higher order.
 
     Args:
-        model: with a log-likelihood of rows.
-        cloud: its particles, whose weights hold the evidence of their islands.
+        model: a model with a log-likelihood of rows.
+        cloud: its particles; their weights include the evidence of their islands.
         values: the rows.
-        counted: c, one for each.
+        counted: c, one number for each row.
 
     Returns:
-        Scores [rows] and pulls [rows, directions].
+        Scores [rows] and influences [rows, directions].
     """
     log_weight = np.nan_to_num(np.asarray(cloud.log_weight).reshape(-1), nan=-np.inf)
     chosen = systematic_indices(0.5, log_weight, min(NUM_DRAWS, len(log_weight)))
@@ -220,24 +228,24 @@ def signs_of(
     score = special.logsumexp((1.0 - seen) * found, axis=1) - special.logsumexp(
         -seen * found, axis=1
     )
-    pull = found - found.mean(axis=1, keepdims=True)
-    leverage = _leverage(pull, counted)
-    return score, _whitened(pull / (1.0 - leverage * seen), model.dimension)
+    influence = found - found.mean(axis=1, keepdims=True)
+    leverage = _leverage(influence, counted)
+    return score, _whitened(influence / (1.0 - leverage * seen), model.dimension)
 
 
-def _leverage(pull: np.ndarray, counted: np.ndarray) -> float:
-    """Share of a row in its own prediction, on average over those that were seen."""
+def _leverage(influence: np.ndarray, counted: np.ndarray) -> float:
+    """Mean leverage of the seen rows: the share of a row in its own prediction."""
     if not counted.any():
         return 0.0
-    variance = float(np.average(np.mean(pull**2, axis=1), weights=counted))
-    # In the sample a row's variance is smaller by its leverage once more.
+    variance = float(np.average(np.mean(influence**2, axis=1), weights=counted))
+    # The variance of a seen row is itself too small, by a factor of about 1 - leverage.
     return min(variance / max(1.0 - variance, 0.5), LARGEST_LEVERAGE)
 
 
-def _whitened(pull: np.ndarray, dimension: int) -> np.ndarray:
-    """The directions in which rows differ most, with variance 1 in each."""
-    centred = pull - pull.mean(axis=0)
-    variance, vectors = np.linalg.eigh(centred.T @ centred / len(pull))
+def _whitened(influence: np.ndarray, dimension: int) -> np.ndarray:
+    """The influence along its principal directions over the rows, with variance 1 in each."""
+    centred = influence - influence.mean(axis=0)
+    variance, vectors = np.linalg.eigh(centred.T @ centred / len(influence))
     used = np.argsort(variance)[::-1][: min(dimension, MOST_DIRECTIONS)]
     used = used[variance[used] > LEAST_SHARE * max(variance[-1], np.finfo(float).tiny)]
     return np.asarray(centred @ vectors[:, used] / np.sqrt(variance[used]))

@@ -1,4 +1,4 @@
-"""Changes of a stream: how they are looked for, and what is known of one."""
+"""Changes of a stream: the settings of their detection, and the record of one change."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from weighbridge.core.pickling import travels
 
 Policy = Literal["keep", "restart"]
 POLICIES = ("keep", "restart")
-# Rates that can be asked for.
+# The range of rates that users may choose.
 LEAST_RATE, LARGEST_RATE = 1e-9, 0.1
 
 
 @travels()
 @dataclass(frozen=True)
 class Changes:
-    """How changes of a stream are looked for, and what is done about them.
+    """How changes of a stream are detected, and what is done about them.
 
-    Before a chunk is absorbed its rows are tested against the rows since the last change. Rows
-    must be exchangeable while nothing changes: for a series whose neighbours resemble each other
-    use a model that takes its past as columns (``wb.lagged``), or the resemblance is found.
+    Before a chunk is absorbed, its rows are tested against the rows since the last change. The
+    test assumes that rows are exchangeable while nothing changes. For a time series with
+    correlated neighbours use a model that takes past values as columns (``wb.lagged``); otherwise
+    the correlation is reported as changes.
 
     Args:
         false_alarm_rate: probability that a chunk raises an alarm while nothing changes.
-        policy: "keep" reports changes and goes on; "restart" starts anew from the prior at each.
-        window: the most recent rows that a chunk is compared with; chunks are not larger either.
-        min_rows: fewest of them; the ten-fold of a model's dimension if that is more.
-        compete: whether, in a comparison, "the world changed here" becomes a model of its own.
-        changes_per_row: prior probability of a change at a row, for models that compete so.
-        max_competitors: the most such models; the least probable goes.
+        policy: "keep" reports a change and continues; "restart" starts again from the prior.
+        window: number of recent rows that a chunk is compared with; chunks are not larger either.
+        min_rows: fewest rows to compare with, or ten times the model's dimension if that is more;
+            never more than ``window``.
+        compete: whether, in a comparison, a change adds a competitor: the model that found it,
+            started again at the change.
+        changes_per_row: prior probability of a change at a row, for these competitors.
+        max_competitors: the largest number of them; beyond it the least probable is removed.
 
     >>> Changes(false_alarm_rate=1e-4, policy="restart").window
     2000
@@ -64,32 +67,32 @@ class Changes:
                 )
         if self.min_rows > self.window:
             raise MethodError(
-                f"min_rows is {self.min_rows} and window {self.window}: so many rows are never "
-                "kept. Raise window."
+                f"min_rows is {self.min_rows}, but window is {self.window}: so many rows are "
+                "never kept. Raise window, or lower min_rows."
             )
         if self.compete and self.policy != "keep":
             raise MethodError(
-                "compete=True weighs the changed world against the unchanged one, which "
-                f'policy={self.policy!r} gives up. Use policy="keep" with it.'
+                "compete=True compares a model that continues at a change with one that starts "
+                f'again there, and policy={self.policy!r} has only the second. Use policy="keep".'
             )
 
 
 @travels()
 @dataclass(frozen=True)
 class Change:
-    """A change of the world that a stream has shown.
+    """A change that was detected in a stream.
 
     Attributes:
-        row: the first row after the change, as near as it can be told within its chunk.
-        p_value: of the chunk, if nothing had changed.
-        score: log predictive density of a row from there on, minus that of the rows before, in
-            nats on average; below 0 the new rows are less expected than the old ones, above more.
-        seen_in: what gave it away, "log predictive" or "parameters".
+        row: the first row after the change, as estimated within the tested chunk.
+        p_value: p-value of the chunk under the hypothesis of no change.
+        score: mean log predictive density of the rows after the change, minus that of the rows
+            before, in nats; if it is negative the new rows are less expected than the old ones.
+        seen_in: the statistic that shows the change, "log predictive" or "parameters".
         chunk_start: the first row of the chunk that was tested.
-        chunk_end: the row after its last.
-        annealing_steps: that the chunk took, relative to the median of the chunks before; NaN
-            where a fresh run took it.
-        model: the model that found it, in a comparison.
+        chunk_end: the row after its last row.
+        annealing_steps: annealing steps of the chunk, divided by the median of the chunks before;
+            NaN if a fresh run absorbed it.
+        model: in a comparison, the model that found the change.
     """
 
     row: int
@@ -102,12 +105,12 @@ class Change:
     model: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """Its entries, for a file."""
+        """The fields as plain values, for a file."""
         return asdict(self)
 
     @staticmethod
     def from_plain(entries: Mapping[str, Any]) -> Change:
-        """A change from what ``plain`` gave."""
+        """The change from the result of ``plain``."""
         whole = ("row", "chunk_start", "chunk_end")
         texts = ("seen_in", "model")
         kinds: dict[str, type] = {**dict.fromkeys(whole, int), **dict.fromkeys(texts, str)}
