@@ -83,8 +83,8 @@ def test_rounds_of_islands_keep_other_rows():
     for first_island in (0, 0, 16):
         method = wb.SGAIS(num_islands=4, num_particles=8, reservoir=1_000)
         run = method.start(wb.zoo.gaussian.model(), seed=1, first_island=first_island)
-        run.rows.append(np.arange(5_000.0), np.ones(5_000))
-        kept.append(set(run.rows.gather(np.arange(1_000))[0]))
+        run.ledger.rows.append(np.arange(5_000.0), np.ones(5_000))
+        kept.append(set(run.ledger.rows.gather(np.arange(1_000))[0]))
     assert kept[0] == kept[1] != kept[2]
 
 

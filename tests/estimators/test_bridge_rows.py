@@ -10,7 +10,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.estimators.sgais import bridge_rows
-from weighbridge.estimators.sgais import run as sgais_run
+from weighbridge.estimators.sgais.anchoring import set_anchor
 
 NUM_FEATURES = 3
 
@@ -79,22 +79,24 @@ def one_far_row():
 
 def test_a_row_that_no_batch_holds_is_in_the_error(one_far_row):
     run = one_far_row
-    position = np.asarray(run.cloud.position).reshape(-1, NUM_FEATURES)
+    position = np.asarray(run.ledger.cloud.position).reshape(-1, NUM_FEATURES)
     centre = position.mean(axis=0)
     probes = centre + 3 * (position[:32] - centre)
     with jax.enable_x64(True):
-        anchor = sgais_run.set_anchor(MODEL, centre, run.rows, None)
-        estimate = run.preparation().of_all_rows(anchor, run.cloud, 1e-4, 0)
+        anchor = set_anchor(MODEL, centre, run.ledger.rows, None)
+        estimate = run.preparation().of_all_rows(anchor, run.ledger.cloud, 1e-4, 0)
         # All of the batches' own noise, as if none had held the far row.
         blind = estimate._replace(noise=estimate.noise.scaled(0.0))
-        found = bridge_rows.batch_error(MODEL, run.rows, blind, probes)
+        found = bridge_rows.batch_error(MODEL, run.ledger.rows, blind, probes)
         values = bridge_rows.values_at(MODEL, estimate.groups, probes)
-        exact = [float(bridge_rows.every_row(MODEL, run.rows)(MODEL, u, {"w": u})) for u in probes]
+        exact = [
+            float(bridge_rows.every_row(MODEL, run.ledger.rows)(MODEL, u, {"w": u})) for u in probes
+        ]
     assert found >= abs(np.mean(values - np.array(exact))) > 0
 
 
 def test_a_bridge_is_on_all_rows_where_they_are_few(one_far_row):
-    rows = one_far_row.rows
+    rows = one_far_row.ledger.rows
     span = bridge_rows.every_row(MODEL, rows)
     assert int(span.stop) == 4000
     values, weight = rows.gather(np.arange(4000))
@@ -107,7 +109,7 @@ def test_a_bridge_is_on_all_rows_where_they_are_few(one_far_row):
 
 def test_rows_that_are_too_many_are_not_taken_at_once(one_far_row, monkeypatch):
     monkeypatch.setattr(bridge_rows, "ALL_AT_ONCE", 1000)
-    assert bridge_rows.every_row(MODEL, one_far_row.rows) is None
+    assert bridge_rows.every_row(MODEL, one_far_row.ledger.rows) is None
 
 
 @pytest.mark.long

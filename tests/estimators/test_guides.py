@@ -246,11 +246,11 @@ def noise_at_the_end(data, method, seed, monkeypatch):
     """The result, and the largest noise of a past at the particles that a stage ended with."""
     noises = []
 
-    def take(self, stage, outcome, original=SGAISRun._take):
+    def take(self, stage, outcome, chunk, original=SGAISRun._take):
         if stage.past is not None:
             probes = self.preparation().probes(outcome.cloud, PROBES, LATER_TURNS)
-            noises.append(measured(self.model, stage.past.groups, probes).relative)
-        original(self, stage, outcome)
+            noises.append(measured(self.ledger.model, stage.past.groups, probes).relative)
+        original(self, stage, outcome, chunk)
 
     given = data
     if method.reservoir < NUM_ROWS:

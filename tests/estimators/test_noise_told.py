@@ -11,9 +11,7 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_NOISE_BIAS
 from weighbridge.estimators.batch_noise import TOO_NOISY
-from weighbridge.estimators.sgais import bridge_rows
-from weighbridge.estimators.sgais import run as sgais_run
-from weighbridge.estimators.sgais.streamed import StreamedRun
+from weighbridge.estimators.sgais import bridge_rows, crossing, judgement
 
 OF_THE_PATH = "the error of the path includes it"
 OF_THE_BRIDGE = "The error of a bridge includes the noise of its own batches"
@@ -49,12 +47,12 @@ def test_the_flag_says_where_the_noise_is():
 
 
 def test_of_an_answer_by_the_path_the_noise_that_was_measured_is_in_the_error(noisy, monkeypatch):
-    monkeypatch.setattr(type(noisy), "bridge", lambda *_: None)
+    monkeypatch.setattr(judgement, "cross", lambda *_: None)
     result = noisy.result(0.0, {})
     assert result.status is Status.NOISY
     assert result.diagnostics["answer"] == "path"
     bias = result.diagnostics["noise_bias"]
-    chance = StreamedRun._combine(noisy)[1]
+    chance = noisy.ledger.stated()[1]
     # It is flagged where it is more than the rest, so the error is mostly that.
     assert bias > max(MAX_NOISE_BIAS, chance)
     assert result.std_error >= math.hypot(bias, chance) * (1 - 1e-12)
@@ -64,21 +62,21 @@ def test_of_an_answer_by_the_bridge_the_noise_of_its_batches_is_in_the_error(noi
     """A bridge on mini-batches, of which another noise is told each time."""
     monkeypatch.setattr(bridge_rows, "ALL_AT_ONCE", 100)
     # Batches of this many rows are good enough for a bridge, though not for nothing.
-    monkeypatch.setattr(sgais_run, "TOO_NOISY", 1e9)
+    monkeypatch.setattr(crossing, "TOO_NOISY", 1e9)
     measured = []
 
     def batch_error(*arguments):
         measured.append(bridge_rows.batch_error(*arguments))
         return measured[-1]
 
-    monkeypatch.setattr(sgais_run, "batch_error", batch_error)
-    crossing = noisy.bridge()
+    monkeypatch.setattr(crossing, "batch_error", batch_error)
+    found = crossing.cross(noisy)
     assert measured[0] > 0.5
-    assert crossing.std_error >= measured[0]
+    assert found.std_error >= measured[0]
     for told in (0.0, 3.0):
-        monkeypatch.setattr(sgais_run, "batch_error", lambda *_, told=told: told)
-        assert noisy.bridge().std_error ** 2 == pytest.approx(
-            crossing.std_error**2 - measured[0] ** 2 + told**2, rel=1e-6
+        monkeypatch.setattr(crossing, "batch_error", lambda *_, told=told: told)
+        assert crossing.cross(noisy).std_error ** 2 == pytest.approx(
+            found.std_error**2 - measured[0] ** 2 + told**2, rel=1e-6
         )
 
 

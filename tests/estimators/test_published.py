@@ -217,29 +217,30 @@ def test_islands_that_drift_apart_are_resampled(spread, settles):
     """The mean evidence stays, the error until here is set aside, and islands start level."""
     method = dataclasses.replace(SMALL, num_islands=16)
     run = method.start(GAUSSIAN, seed=0)
+    ledger = run.ledger
     levels = np.random.default_rng(0).normal(size=16)
     levels = spread * (levels - levels.mean()) / levels.std(ddof=1) - 1e4
     log_weight = levels[:, None] + np.random.default_rng(1).normal(size=(16, 16))
     with jax.enable_x64(True):
-        run.cloud = run.cloud._replace(log_weight=jnp.asarray(log_weight))
-        run.log_evidences = levels + np.log(np.exp(log_weight - levels[:, None]).mean(axis=1))
-        before, position = run.log_evidences, np.asarray(run.cloud.position)
+        ledger.cloud = ledger.cloud._replace(log_weight=jnp.asarray(log_weight))
+        ledger.log_evidences = levels + np.log(np.exp(log_weight - levels[:, None]).mean(axis=1))
+        before, position = ledger.log_evidences, np.asarray(ledger.cloud.position)
         combined = combine_islands(before)
-        run._settle()
+        ledger.settle()
     if not settles:
-        np.testing.assert_array_equal(run.log_evidences, before)
-        np.testing.assert_array_equal(run.cloud.position, position)
-        np.testing.assert_array_equal(run.cloud.log_weight, log_weight)
-        assert run.settled_variance == 0
+        np.testing.assert_array_equal(ledger.log_evidences, before)
+        np.testing.assert_array_equal(ledger.cloud.position, position)
+        np.testing.assert_array_equal(ledger.cloud.log_weight, log_weight)
+        assert ledger.settled_variance == 0
         assert (wb.Status.ISLANDS_DISAGREE in run.flags()) == (spread > 4)
         return
-    np.testing.assert_allclose(run.log_evidences, combined.log_evidence, rtol=1e-12)
-    carried = np.exp(np.asarray(run.cloud.log_weight) - combined.log_evidence).mean(axis=1)
+    np.testing.assert_allclose(ledger.log_evidences, combined.log_evidence, rtol=1e-12)
+    carried = np.exp(np.asarray(ledger.cloud.log_weight) - combined.log_evidence).mean(axis=1)
     np.testing.assert_allclose(carried, 1.0, rtol=1e-9)
-    assert run.settled_variance == pytest.approx(combined.std_error**2)
+    assert ledger.settled_variance == pytest.approx(combined.std_error**2)
     # Systematic resampling: each island is copied floor or ceiling of its share, whole.
     share = 16 * np.exp(before - before.max()) / np.exp(before - before.max()).sum()
-    after = np.asarray(run.cloud.position)
+    after = np.asarray(ledger.cloud.position)
     copies = np.array([sum(np.array_equal(old, new) for new in after) for old in position])
     assert copies.sum() == 16
     assert (np.floor(share) <= copies).all()

@@ -35,14 +35,14 @@ def test_each_chunk_counts_by_its_average_over_the_particles():
     """With particles that do not move, the factors are averages over draws from the prior."""
     rows = DATA[:130]
     run = STILL.start(GAUSSIAN, seed=3)
-    mu = np.asarray(run.cloud.position)[..., 0]
+    mu = np.asarray(run.ledger.cloud.position)[..., 0]
     run.absorb(rows, np.ones(130))
     expected = np.zeros(4)
     for start, stop in ((0, 20), (20, 60), (60, 120), (120, 130)):
         likelihood = np.exp(normal(rows[start:stop], mu[..., None]).sum(axis=-1))
         expected += np.log(likelihood.mean(axis=1))
-    np.testing.assert_allclose(run.log_evidences, expected, rtol=1e-10)
-    np.testing.assert_array_equal(np.asarray(run.cloud.position)[..., 0], mu)
+    np.testing.assert_allclose(run.ledger.log_evidences, expected, rtol=1e-10)
+    np.testing.assert_array_equal(np.asarray(run.ledger.cloud.position)[..., 0], mu)
     result = run.result(0.0, {})
     np.testing.assert_array_equal(result.trace.rows, [20, 60, 120, 130])
     # Never weighted: every particle is a draw from the posterior as well as any other.
@@ -182,14 +182,14 @@ STEPS = dataclasses.replace(STILL, chunk_growth=2)
 def test_a_particle_that_the_rows_exclude_counts_no_more():
     rows = np.array([0.3, 0.1, 0.9, 0.2, 0.5])
     run = STEPS.start(BOUNDED, seed=1)
-    mu = 2 / (1 + np.exp(-np.asarray(run.cloud.position)[..., 0]))
+    mu = 2 / (1 + np.exp(-np.asarray(run.ledger.cloud.position)[..., 0]))
     run.absorb(rows, np.ones(5))
     expected, alive = np.zeros(4), np.ones_like(mu, bool)
     for chunk in (rows[:2], rows[2:]):
         likelihood = np.where(mu > chunk.max(), mu ** -float(len(chunk)), 0.0)
         expected += np.log((alive * likelihood).sum(axis=1) / alive.sum(axis=1))
         alive &= likelihood > 0
-    np.testing.assert_allclose(run.log_evidences, expected, rtol=1e-10)
+    np.testing.assert_allclose(run.ledger.log_evidences, expected, rtol=1e-10)
     assert 0 < alive.sum() < alive.size
     assert wb.Status.PARTICLES_DROPPED in run.flags()
 

@@ -203,8 +203,8 @@ def test_moves_see_every_row_once(seen, reservoir):
     chunk = part(data, seen, 2600)
     with jax.enable_x64(True):
         new = part((chunk, weight[seen:]), 0, 500)
-        path = run.preparation().stage(run.cloud, ChunkRows(*new)).path
-        position = np.asarray(run.cloud.position)[:, :3]
+        path = run.preparation().stage(run.ledger.cloud, ChunkRows(*new)).path
+        position = np.asarray(run.ledger.cloud.position)[:, :3]
         found = over_islands(lambda target, _, u: target(u), position, path=path, power=power)
     x, y = data["x"], data["y"]
     for place, value in zip(position.reshape(-1, 3), np.asarray(found).ravel()):
@@ -221,7 +221,7 @@ def test_mini_batches_never_repeat():
     drawn = []
     for seed, chunk, first_island in itertools.product((0, 1), (1, 2), (0, 16)):
         run = DEFAULT.start(LINEAR, seed=seed, first_island=first_island)
-        run.num_chunks = chunk
+        run.ledger.num_chunks = chunk
         for who, turn in itertools.product(WHO, range(3)):
             generators = run.preparation().generators(who, turn)
             drawn += [tuple(g.integers(0, 10**6, 8)) for g in generators]

@@ -13,6 +13,7 @@ import weighbridge as wb
 from weighbridge.core.random import random_numbers
 from weighbridge.core.status import Status
 from weighbridge.estimators.bridging import gaussians
+from weighbridge.estimators.sgais import judgement
 from weighbridge.estimators.sgais.preparation import EXACT_ROWS
 from weighbridge.weighing.changes.segments import SegmentedRun
 
@@ -70,14 +71,15 @@ def test_islands_that_are_elsewhere_are_replaced():
     stream(online, data, 0, 4 * EXACT_ROWS - 256)
     run = online._session.run
     sound = np.array([True, False, True, True, False, True])
-    positions = np.asarray(run.cloud.position)
+    ledger = run.ledger
+    positions = np.asarray(ledger.cloud.position)
     with jax.enable_x64(True):
-        run._go_on_from(-100.0, 0.01, sound)
-    np.testing.assert_array_equal(run.log_evidences, -100.0)
-    moved = np.asarray(run.cloud.position)
+        ledger.go_on_from(-100.0, 0.01, sound)
+    np.testing.assert_array_equal(ledger.log_evidences, -100.0)
+    moved = np.asarray(ledger.cloud.position)
     np.testing.assert_array_equal(moved[sound], positions[sound])
     assert not any(np.array_equal(moved[k], positions[k]) for k in (1, 4))
-    mean_weight = np.logaddexp.reduce(np.asarray(run.cloud.log_weight), axis=1) - np.log(32)
+    mean_weight = np.logaddexp.reduce(np.asarray(ledger.cloud.log_weight), axis=1) - np.log(32)
     np.testing.assert_allclose(mean_weight, -100.0, rtol=1e-12)
 
 
@@ -91,7 +93,7 @@ def test_an_error_on_the_way_to_the_bridge_leaves_the_run_as_it_was(monkeypatch)
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(runs[0]._session.run), "bridge", fail)
+        patch.setattr(judgement, "cross", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             stream(runs[0], data, 2 * EXACT_ROWS - 256, 2 * EXACT_ROWS)
     assert runs[0].num_observations == 2 * EXACT_ROWS - 256
@@ -134,9 +136,10 @@ def stream(online, data, start, stop, step=256):
 
 def lower(run, by):
     """As if all islands had lost mass alike."""
-    run.log_evidences = run.log_evidences - by
+    ledger = run.ledger
+    ledger.log_evidences = ledger.log_evidences - by
     with jax.enable_x64(True):
-        run.cloud = run.cloud._replace(log_weight=run.cloud.log_weight - by)
+        ledger.cloud = ledger.cloud._replace(log_weight=ledger.cloud.log_weight - by)
 
 
 @pytest.mark.parametrize("seed", range(3))

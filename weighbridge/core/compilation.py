@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -17,11 +18,25 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Run a function in double precision, whatever the user's global setting is.
+def in_double_precision() -> AbstractContextManager[Any]:
+    """A block that computes in double precision, whatever the user's global setting is.
 
     A log evidence near -10^6 with an accuracy of 0.01 nats needs eight digits. The user's own
     setting is unchanged: the switch is a context, not a global flag.
+
+    >>> import jax.numpy as jnp
+    >>> with in_double_precision():
+    ...     str(jnp.ones(1).dtype)
+    'float64'
+    """
+    forking.check()
+    enable_compilation_cache()
+    switched: AbstractContextManager[Any] = jax.enable_x64(True)
+    return switched
+
+
+def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Run a whole function ``in_double_precision``.
 
     >>> import jax.numpy as jnp
     >>> double_precision(lambda: str(jnp.ones(1).dtype))()
@@ -30,9 +45,7 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
 
     @functools.wraps(function)
     def wrapper(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        forking.check()
-        enable_compilation_cache()
-        with jax.enable_x64(True):
+        with in_double_precision():
             return function(*args, **kwargs)
 
     return wrapper

@@ -61,11 +61,7 @@ class Turns:
                 f"{self._what} was used within a call of its own update(), add(), result() or "
                 "save(), and has no consistent state before that call ends. Call it afterwards."
             )
-
-        def entered() -> Result:
-            _within.set((*_within.get(), self))
-            return function(*args, **kwargs)
-
         context = contextvars.copy_context()
+        context.run(_within.set, (*_within.get(), self))
         with self._lock:
-            return context.run(entered)
+            return context.run(function, *args, **kwargs)

@@ -20,6 +20,9 @@ from weighbridge.models.model import Model, unravel_positions
 from weighbridge.models.targets.rows import Rows
 from weighbridge.results.evidence_result import Evidence
 
+# What is counted over all annealing steps.
+COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
+
 
 class Kept(NamedTuple):
     """Rows that a run has kept, and whether they are all that it has seen."""

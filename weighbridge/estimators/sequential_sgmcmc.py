@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.checks import require_counts
-from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.compilation import in_double_precision, jit
 from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import combine_islands
 from weighbridge.core.status import Status
@@ -27,11 +26,19 @@ from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.path_points import PathPoint
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
-from weighbridge.estimators.sgais.published import PUBLISHED_KERNEL, PublishedRun, PublishedSGAIS
+from weighbridge.estimators.sgais.ledger import Ledger
+from weighbridge.estimators.sgais.ledger_run import LedgerRun
+from weighbridge.estimators.sgais.published import (
+    PUBLISHED_KERNEL,
+    PublishedSGAIS,
+    batch_flags,
+    bring_in,
+    paths_with_batches,
+)
+from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.estimators.tempering.smc import SMC
 from weighbridge.models.model import EDGE, Model
 from weighbridge.models.priors import Parameters
-from weighbridge.models.targets.rows import Rows
 from weighbridge.results.evidence_result import Evidence
 
 
@@ -136,38 +143,34 @@ class SequentialSGMCMC(SequentialMethod):
         return SequentialSGMCMCRun(self, model, seed, first_island)
 
 
-class SequentialSGMCMCRun(PublishedRun):
-    """A run under way; one of SGAIS, but for how rows are cut and what they do to the weights."""
+class SequentialSGMCMCRun(LedgerRun):
+    """A run under way, with the mini-batches of SGAIS as published."""
 
     def __init__(
-        self, sequential: SequentialSGMCMC, model: Model, seed: int, first_island: int = 0
+        self, method: SequentialSGMCMC, model: Model, seed: int, first_island: int = 0
     ) -> None:
-        super().__init__(sequential.engine(), model, seed, first_island)
-        self.sequential = sequential
+        self.method, self.engine = method, method.engine()
+        self.ledger = Ledger(self.engine, model, seed, first_island)
         self.start_error = 0.0
         self.start_flags: tuple[Status, ...] = ()
 
-    @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
         """Bring in rows, cut to chunks that grow; on an error nothing has changed."""
-        stops = self._stops(num_rows(values))
-        before = copy.deepcopy(self.state()) if len(stops) > 1 else None
         start = 0
-        try:
-            for stop in stops:
+        with in_double_precision(), self.undoable():
+            for stop in self._stops(num_rows(values)):
                 piece = slice(start, stop)
                 rows = jax.tree_util.tree_map(lambda leaf: leaf[piece], values)  # noqa: B023
-                take = self._begin if self._is_starting(self.num_rows) else super().absorb
-                take(rows, weight[piece])
+                chunk = ChunkRows(rows, weight[piece])
+                if self._is_starting(self.num_rows):
+                    self._begin(chunk)
+                else:
+                    bring_in(self.ledger, chunk, self._anneal)
                 start = stop
-        except BaseException:
-            if before is not None:
-                self.restore(*before)
-            raise
 
     def _is_starting(self, rows_seen: int) -> bool:
         """Whether the next rows are for the method of the start."""
-        return self.sequential.start_with is not None and rows_seen < self.sequential.start_rows
+        return self.method.start_with is not None and rows_seen < self.method.start_rows
 
     def _is_only_start(self) -> bool:
         """Whether all rows so far were for it: then its answer is the answer."""
@@ -178,32 +181,31 @@ class SequentialSGMCMCRun(PublishedRun):
         stops = [0]
         while stops[-1] < size:
             seen = self.num_rows + stops[-1]
-            first = self.sequential.start_rows - seen
-            chunk = first if self._is_starting(seen) else self.sequential.next_chunk(seen)
+            first = self.method.start_rows - seen
+            chunk = first if self._is_starting(seen) else self.method.next_chunk(seen)
             stops.append(min(stops[-1] + chunk, size))
         return stops[1:]
 
-    def _begin(self, values: PyTree, weight: np.ndarray) -> None:
+    def _begin(self, chunk: ChunkRows) -> None:
         """All rows so far by the method of the start: its evidence, its posterior as particles."""
-        count = float(weight.sum())
-        if count > 0:
-            pieces = [(values, weight)]
-            if self.num_rows:
-                pieces.insert(0, self.rows.gather(np.arange(self.num_rows)))
+        ledger = self.ledger
+        if chunk.num_observations > 0:
+            pieces: list[tuple[PyTree, np.ndarray]] = [(chunk.values, chunk.weight)]
+            if ledger.num_rows:
+                pieces.insert(0, ledger.rows.gather(np.arange(ledger.num_rows)))
             # Always as many rows: what is compiled for one update serves the next.
             joined, weights = join(pieces)
-            everything = pad(joined, weights, self.sequential.start_rows)
-            self._take_over(self._estimate(*everything), self.num_observations + count)
-        self.rows.append(values, weight)
-        self.num_observations += count
-        self.num_chunks += 1
+            everything = pad(joined, weights, self.method.start_rows)
+            self._take_over(self._estimate(*everything), ledger.seen_with(chunk))
+        ledger.keep(chunk)
 
     def _estimate(self, values: PyTree, weight: np.ndarray) -> Evidence:
-        method, seed, island = self.sequential.start_with, self.seed, self.first_island
+        method, model = self.method.start_with, self.ledger.model
+        seed, island = self.ledger.seed, self.ledger.first_island
         assert method is not None
         if not isinstance(method, SequentialMethod):
-            return method.estimate(self.model, values, weight, seed=seed, first_island=island)
-        run = method.start(self.model, seed=seed, first_island=island)
+            return method.estimate(model, values, weight, seed=seed, first_island=island)
+        run = method.start(model, seed=seed, first_island=island)
         sizes = partial(method.chunk_after, in_memory=True)
         for rows, its_weight in rechunk([(values, weight)], sizes):
             run.absorb(rows, its_weight)
@@ -211,30 +213,31 @@ class SequentialSGMCMCRun(PublishedRun):
 
     def _take_over(self, found: Evidence, seen: float) -> None:
         """Start from a result: its draws, equally weighted, and its log evidence in all islands."""
-        islands, particles = self.cloud.log_weight.shape
-        draws = found.resample(islands * particles, seed=self.seed + self.first_island)
-        position = _positions(self.model, draws).reshape(self.cloud.position.shape)
+        ledger = self.ledger
+        islands, particles = ledger.cloud.log_weight.shape
+        draws = found.resample(islands * particles, seed=ledger.seed + ledger.first_island)
+        position = _positions(ledger.model, draws).reshape(ledger.cloud.position.shape)
         log_weight = jnp.full((islands, particles), found.log_evidence)
         origin = jnp.broadcast_to(jnp.arange(particles), (islands, particles))
-        self.cloud = Cloud(position, log_weight, origin)
-        self.log_evidences = np.full(islands, found.log_evidence)
+        ledger.cloud = Cloud(position, log_weight, origin)
+        ledger.log_evidences = np.full(islands, found.log_evidence)
         self.start_error, self.start_flags = found.std_error, found.flags
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
         steps = float(len(found.trace["rows"]))
         known = (found.log_evidence, found.std_error, steps, ess)
-        self.path.append(PathPoint(seen, *known, self.temperature))
+        ledger.path.append(PathPoint(seen, *known, ledger.temperature))
 
-    def _anneal(self, chunk: Rows, seen: float) -> Annealed:
+    def _anneal(self, chunk: ChunkRows) -> Annealed:
         """One step of the core: the chunk at once, no resampling; then the weights are averaged."""
-        method = self.method
+        engine, ledger = self.engine, self.ledger
         outcome = anneal(
-            self.seed,
-            self.num_chunks,
-            self.islands,
-            self.cloud,
-            partial(self._path, chunk),
-            Repeat(method.kernel, method.num_moves, rows_past=seen),
-            Settings(method.target_ess, resample_below=0.0),
+            ledger.seed,
+            ledger.num_chunks,
+            ledger.islands,
+            ledger.cloud,
+            paths_with_batches(engine, ledger, chunk),
+            Repeat(engine.kernel, engine.num_moves, rows_past=ledger.seen_with(chunk)),
+            Settings(engine.target_ess, resample_below=0.0),
             schedule=np.ones(1),
         )
         # A particle that the rows exclude is no draw from their posterior, and counts no more.
@@ -250,36 +253,35 @@ class SequentialSGMCMCRun(PublishedRun):
             return self.start_flags
         found = {
             Status.LOW_ESS: any(point.ess < MIN_STREAMED_PARTICLES for point in self.path),
-            Status.PARTICLES_DROPPED: self.counts["num_infinite"] > 0,
+            Status.PARTICLES_DROPPED: self.ledger.counts["num_infinite"] > 0,
             Status.UNADJUSTED: self.method.kernel.uses_batches,
         }
         raised = (flag for flag, is_so in found.items() if is_so)
-        return tuple(dict.fromkeys((*super().flags(), *raised, *self.start_flags)))
+        return tuple(dict.fromkeys((*batch_flags(self.ledger), *raised, *self.start_flags)))
 
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far."""
-        found = super().result(elapsed, extra)
-        spread = combine_islands(self.log_evidences).std_error
+        ledger = self.ledger
+        spread = combine_islands(ledger.log_evidences).std_error
+        settled = math.sqrt(ledger.settled_variance)
         errors = {
-            "spread_error": math.hypot(spread, math.sqrt(self.settled_variance), self.start_error),
+            "spread_error": math.hypot(spread, settled, self.start_error),
             "start_error": self.start_error,
         }
-        return replace(
-            found,
-            std_error=self.start_error if self._is_only_start() else math.nan,
-            method=self.sequential.name,
-            diagnostics=found.diagnostics | errors,
-        )
+        std_error = self.start_error if self._is_only_start() else math.nan
+        stated = (ledger.stated()[0], std_error)
+        with in_double_precision():
+            return ledger.evidence(self.method.name, stated, self.flags(), elapsed, extra | errors)
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which ``restore`` continues."""
-        arrays, plain = super().state()
+        arrays, plain = self.ledger.state()
         names = [flag.name for flag in self.start_flags]
         return arrays, plain | {"start_error": self.start_error, "start_flags": names}
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
         """Continue from what ``state`` gave."""
-        super().restore(arrays, plain)
+        self.ledger.restore(arrays, plain)
         self.start_error = float(plain["start_error"])
         self.start_flags = tuple(Status[name] for name in plain["start_flags"])
 

@@ -46,15 +46,14 @@ from weighbridge.estimators.path_points import (
 )
 from weighbridge.estimators.second_look.streams import amended, look_again
 from weighbridge.estimators.sequential import (
+    COUNTED,
     Kept,
     cloud_state,
     posterior,
     restored_cloud,
     unexplained,
 )
-from weighbridge.estimators.tempering.judgement import (
-    is_unadjusted,
-)
+from weighbridge.estimators.tempering.judgement import is_unadjusted
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import Span
@@ -64,7 +63,6 @@ from weighbridge.results.evidence_result import Evidence
 if TYPE_CHECKING:
     from weighbridge.estimators.ibis.ibis import IBIS
 
-COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # A stage ends when its weights have degenerated: all islands are resampled, whatever their ESS.
 ALWAYS = 2.0
 # Rows up to which a result looks for modes that were missed: it takes about as long as six stages.

@@ -14,6 +14,7 @@ from weighbridge.core.compilation import jit_for_speed
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.data.reservoir import Reservoir, Window
+from weighbridge.estimators.annealing.cloud import Cloud, shares
 from weighbridge.estimators.batch_noise import LEAST_BATCHES
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import Sums, sums_at
@@ -65,6 +66,14 @@ class Anchor(NamedTuple):
             height += 0.5 * np.sum(offsets @ np.asarray(curvature) * offsets, axis=-1)
         added = np.logaddexp.reduce(height + log_share, axis=1)
         return math.sqrt(np.mean(np.square(added)))
+
+
+def anchor_error(anchor: Anchor | None, cloud: Cloud) -> float:
+    """What errors of an anchor's sums may add to the log evidence at the particles."""
+    if anchor is None:
+        return 0.0
+    share = shares(cloud)
+    return anchor.std_error(np.asarray(cloud.position).reshape(len(share), -1), share)
 
 
 def sums_of(model: Model, position: np.ndarray, blocks: Iterator[RowBlock]) -> list[Sums]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from weighbridge.core.checks import require_counts, require_fraction, require_particles
+from weighbridge.core.compilation import in_double_precision
 from weighbridge.core.errors import MethodError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
@@ -21,10 +22,13 @@ from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.protocols import SequentialMethod
-from weighbridge.estimators.sgais.streamed import Brought, StreamedRun
+from weighbridge.estimators.sgais.ledger import Ledger
+from weighbridge.estimators.sgais.ledger_run import LedgerRun
+from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.models.model import Model
 from weighbridge.models.targets.batches import Batches
 from weighbridge.models.targets.rows import Rows
+from weighbridge.results.evidence_result import Evidence
 from weighbridge.sampling.kernels.sghmc import SGHMC
 
 # Learning rate and momentum decay of the paper, for one observation.
@@ -108,21 +112,24 @@ class PublishedSGAIS(SequentialMethod):
         return PublishedRun(self, model, seed, first_island)
 
 
-class PublishedRun(StreamedRun):
+class PublishedRun(LedgerRun):
     """A run under way, with mini-batches of the rows kept."""
 
     def __init__(
         self, method: PublishedSGAIS, model: Model, seed: int, first_island: int = 0
     ) -> None:
-        super().__init__(method, model, seed, first_island)
         self.method = method
+        self.ledger = Ledger(method, model, seed, first_island)
 
-    def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
-        chunk = Rows(*pad(values, weight, self.method.chunk_size))
-        return Brought(self._anneal(chunk, seen), lambda: None)
+    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
+        """Bring in one chunk; on an error nothing has changed."""
+        with in_double_precision(), self.undoable():
+            bring_in(self.ledger, ChunkRows(values, weight), self._anneal)
 
-    def _anneal(self, chunk: Rows, seen: float) -> Annealed:
-        method = self.method
+    def _anneal(self, chunk: ChunkRows) -> Annealed:
+        """Bring the chunk in by steps of its power; all of it is in the weights."""
+        method, ledger = self.method, self.ledger
+        seen = ledger.seen_with(chunk)
         settings = Settings(
             target_ess=method.target_ess,
             resample_below=method.resample_below,
@@ -131,39 +138,79 @@ class PublishedRun(StreamedRun):
         mover = Repeat(
             kernel=method.kernel,
             num_moves=method.num_moves,
-            rows_past=1.0 + self.num_observations if method.step_follows_power else seen,
-            rows_chunk=seen - self.num_observations if method.step_follows_power else 0.0,
+            rows_past=1.0 + ledger.num_observations if method.step_follows_power else seen,
+            rows_chunk=seen - ledger.num_observations if method.step_follows_power else 0.0,
         )
         return anneal(
-            self.seed,
-            self.num_chunks,
-            self.islands,
-            self.cloud,
-            partial(self._path, chunk),
+            ledger.seed,
+            ledger.num_chunks,
+            ledger.islands,
+            ledger.cloud,
+            paths_with_batches(method, ledger, chunk),
             mover,
             settings,
         )
 
-    def _path(self, chunk: Rows, step: int) -> Path:
-        """The path with fresh mini-batches of the past, one stack per island."""
-        method, islands = self.method, self.islands
-        num_batches = method.num_moves if method.kernel.uses_batches else 1
-        shape = (num_batches, method.batch_size)
-        kept = self.rows.num_kept
-        if kept:
-            chosen = _draw_rows(self.seed, self.num_chunks, step, islands, kept, shape)
-            batches = Rows(*self.rows.gather(chosen))
+    def flags(self) -> tuple[Status, ...]:
+        """Reasons for caution, the gravest first."""
+        return batch_flags(self.ledger)
+
+    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
+        """The evidence so far."""
+        ledger = self.ledger
+        with in_double_precision():
+            return ledger.evidence(self.method.name, ledger.stated(), self.flags(), elapsed, extra)
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values from which ``restore`` continues bit for bit."""
+        return self.ledger.state()
+
+    def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Continue from what ``state`` gave."""
+        self.ledger.restore(arrays, plain)
+
+
+def bring_in(
+    ledger: Ledger, chunk: ChunkRows, anneal_chunk: Callable[[ChunkRows], Annealed]
+) -> None:
+    """Bring in one chunk: take the particles there, write down what that came to, keep the rows."""
+    if chunk.num_observations > 0:
+        with ledger.naming_rows(chunk):
+            outcome = anneal_chunk(chunk)
+        ledger.accept(outcome, chunk)
+        ledger.record(outcome, chunk)
+        ledger.add_point(outcome, chunk, *ledger.stated())
+        ledger.settle()
+    ledger.keep(chunk)
+
+
+def paths_with_batches(
+    method: PublishedSGAIS, ledger: Ledger, chunk: ChunkRows
+) -> Callable[[int], Path]:
+    """The path of a chunk at each step, with fresh mini-batches of the past for each island."""
+    rows, islands = ledger.rows, ledger.islands
+    shape = (method.num_moves if method.kernel.uses_batches else 1, method.batch_size)
+    scale = np.full(len(islands), rows.num_seen / method.batch_size)
+    padded = Rows(*pad(*chunk, method.chunk_size))
+
+    def path_at(step: int) -> Path:
+        if rows.num_kept:
+            place = (ledger.seed, ledger.num_chunks, step, islands)
+            batches = Rows(*rows.gather(_draw_rows(*place, rows.num_kept, shape)))
         else:  # nothing is past yet: any valid row will do, at scale 0
             first = np.zeros((len(islands), *shape), int)
-            batches = Rows(
-                *jax.tree_util.tree_map(lambda leaf: leaf[first], (chunk.values, chunk.weight))
-            )
-        scale = np.full(len(islands), self.rows.num_seen / method.batch_size)
+            batches = jax.tree_util.tree_map(lambda leaf: leaf[first], padded)
         past = Batches(batches, scale, np.zeros(len(islands), int))
-        return Path(self.model, (past,), chunk)
+        return Path(ledger.model, (past,), padded)
 
-    def _cautions(self) -> dict[Status, bool]:
-        return super()._cautions() | {Status.RESERVOIR: not self.rows.is_complete}
+    return path_at
+
+
+def batch_flags(ledger: Ledger) -> tuple[Status, ...]:
+    """Reasons for caution about a run on mini-batches of its reservoir, the gravest first."""
+    found = ledger.cautions(ledger.stated()[1])
+    found |= {Status.RESERVOIR: not ledger.rows.is_complete}
+    return tuple(flag for flag, raised in found.items() if raised)
 
 
 def _draw_rows(

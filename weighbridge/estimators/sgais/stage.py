@@ -17,12 +17,23 @@ from weighbridge.estimators.sgais.anchored_terms import Estimate
 from weighbridge.estimators.sgais.anchoring import Anchor
 from weighbridge.models.targets.anchored import Anchored, Sums
 
+# Particles are resampled and moved when the ESS is below this; before, weights are enough.
+RESAMPLE_BELOW = 0.6
+# All rows are taken for a chunk of at least a share of them: over many small ones, as those of a
+# stream, it would take ever longer.
+LARGE_CHUNK = 0.25
+
 
 class ChunkRows(NamedTuple):
     """The rows of a chunk, and how often each counts."""
 
     values: PyTree
     weight: np.ndarray
+
+    @property
+    def num_observations(self) -> float:
+        """Rows, repeated rows counted."""
+        return float(self.weight.sum())
 
     def gather(self, chosen: np.ndarray) -> tuple[PyTree, np.ndarray]:
         """Some of them, by their numbers."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.errors import MethodError, ModelError
-from weighbridge.core.types import PyTree, Report
+from weighbridge.core.types import PyTree
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
@@ -27,7 +28,7 @@ from weighbridge.estimators.annealing.moves.walks import (
     require_walkers,
 )
 from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
+from weighbridge.estimators.annealing.reweighting import StepInfo
 from weighbridge.estimators.annealing.step import anneal_step, quick_step
 from weighbridge.estimators.tempering.guiding import GuidedLikelihood
 from weighbridge.models.model import Model
@@ -143,34 +144,17 @@ def stages(method: Tempering, prepared: Prepared) -> Callable[..., Annealed]:
     )
 
 
-def run_path(
-    method: Tempering,
-    prepared: Prepared,
-    stage: Callable[..., Annealed],
-    report: Report | None,
-) -> Annealed:
-    """Move the particles from the prior to the posterior; explain errors on the path."""
+@contextlib.contextmanager
+def explaining(prepared: Prepared) -> Iterator[None]:
+    """A block that runs the path; its errors tell what is wrong with the model or the moves."""
     try:
-        outcome = stage(
-            0,
-            cloud=prepared.cloud,
-            path_at=lambda _: prepared.path(),
-            mover=prepared.mover,
-            settings=Settings(method.target_ess, method.resample_below),
-            schedule=method.schedule(),
-            max_steps=method.max_annealing_steps,
-            report=report,
-            between=prepared.follow,
-            may_end_early=True,
-        )
+        yield
     except UnboundedError as error:
         raise error.in_term(prepared.model, prepared.term) from None
     except Exception as error:
         if prepared.host is None:
             _explain(prepared.guided.path(), prepared.mover, error)
         raise
-    check_outcome(outcome)
-    return outcome
 
 
 def _explain(path: Path, mover: Mover, error: Exception) -> None:

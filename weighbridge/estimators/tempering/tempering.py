@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from weighbridge.core.checks import check_seed, require_counts, require_fraction, require_particles
-from weighbridge.core.compilation import double_precision
+from weighbridge.core.compilation import in_double_precision
 from weighbridge.core.islands import combine_islands
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
@@ -23,6 +23,7 @@ from weighbridge.estimators.annealing.loop import COUNTS, Annealed
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.walks import DEFAULT_MOVES, Moves, check_moves
 from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.estimators.sequential import posterior
 from weighbridge.estimators.tempering.judgement import (
@@ -37,7 +38,13 @@ from weighbridge.estimators.tempering.path_report import (
     move_diagnostics,
     trace_of,
 )
-from weighbridge.estimators.tempering.preparation import Prepared, prepare, run_path, stages
+from weighbridge.estimators.tempering.preparation import (
+    Prepared,
+    check_outcome,
+    explaining,
+    prepare,
+    stages,
+)
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 
@@ -111,7 +118,6 @@ class Tempering(BatchMethod):
         enough = half * self.num_particles >= PARTICLES_FOR_EACH * dimension
         return replace(self, num_islands=half) if enough and half >= LEAST_OF_A_ROUND else self
 
-    @double_precision
     def estimate(
         self,
         model: Model,
@@ -134,14 +140,28 @@ class Tempering(BatchMethod):
         """
         began = time.perf_counter()
         check_seed(seed)
-        prepared = prepare(self, model, values, weight, seed, first_island)
-        stage = stages(self, prepared)
-        outcome = run_path(self, prepared, stage, report)
-        if outcome.is_whole:
-            judged = judge(self, prepared, outcome, stage)
-            result = self._answer(prepared, outcome, judged)
-        else:
-            result = self._so_far(prepared, outcome)
+        with in_double_precision():
+            prepared = prepare(self, model, values, weight, seed, first_island)
+            anneal = stages(self, prepared)
+            with explaining(prepared):
+                outcome = anneal(
+                    0,
+                    cloud=prepared.cloud,
+                    path_at=lambda _: prepared.path(),
+                    mover=prepared.mover,
+                    settings=Settings(self.target_ess, self.resample_below),
+                    schedule=self.schedule(),
+                    max_steps=self.max_annealing_steps,
+                    report=report,
+                    between=prepared.follow,
+                    may_end_early=True,
+                )
+            check_outcome(outcome)
+            if outcome.is_whole:
+                judged = judge(self, prepared, outcome, anneal)
+                result = self._answer(prepared, outcome, judged)
+            else:
+                result = self._so_far(prepared, outcome)
         return replace(result, elapsed=time.perf_counter() - began)
 
     def _answer(self, prepared: Prepared, outcome: Annealed, judged: Judged) -> Evidence:

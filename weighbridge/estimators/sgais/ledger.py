@@ -1,11 +1,16 @@
-"""What runs that take rows as they come, and keep some of them for mini-batches, have in common."""
+"""The ledger of a stream: its particles, the rows it keeps, its path, and what that may err by.
+
+Runs of ``SGAIS``, ``SGAIS.published()`` and ``SequentialSGMCMC`` own one each. They bring a chunk
+in as they like, and write it down here: ``accept``, ``record``, ``add_point``, ``settle``,
+``keep``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +28,6 @@ from weighbridge.core.thresholds import (
     MAX_STREAMED_SPREAD,
     MIN_STREAMED_PARTICLES,
 )
-from weighbridge.core.types import PyTree
 from weighbridge.data.reservoir import Reservoir, Window
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed
@@ -38,32 +42,27 @@ from weighbridge.estimators.path_points import (
     shortened,
 )
 from weighbridge.estimators.sequential import (
+    COUNTED,
     Kept,
     cloud_state,
     posterior,
     restored_cloud,
     unexplained,
 )
+from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import FIRST_ORDER_ABOVE
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.unbounded import UnboundedError
 from weighbridge.results.evidence_result import Evidence
 
-# What is counted over all annealing steps.
-COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 # Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
 # little but their maximum.
 SETTLE_AT = 2.0
 
 
 class Population(Protocol):
-    """What a run asks of its method."""
-
-    @property
-    def name(self) -> str:
-        """What results call the method."""
-        ...
+    """What a ledger asks of the method of a run."""
 
     @property
     def num_islands(self) -> int:
@@ -86,27 +85,54 @@ class Population(Protocol):
         ...
 
 
-class Brought(NamedTuple):
-    """A chunk that was brought in: where the particles are, and what else to do if that counts."""
+class Ledger:
+    """Where a stream stands, and how it got there.
 
-    outcome: Annealed
-    accept: Callable[[], None]
+    Args:
+        population: the method, for its numbers of islands and particles and its reservoir.
+        model: with a log-likelihood of rows.
+        seed: of the run.
+        first_island: number of its first island.
+        forgets: whether rows count less and less, and old ones are not kept.
+        heats: whether moves may heat the particles; no error is stated of those that do not tell
+            their temperature.
 
-
-class StreamedRun:
-    """A run under way: particles, the rows kept for mini-batches, and the path so far."""
+    Attributes:
+        rows: those that are kept, for mini-batches.
+        cloud: the particles, weighted by all rows so far.
+        log_evidences: of the islands.
+        path: what was known after each chunk.
+        num_observations: rows seen, repeated rows counted.
+        num_chunks: how many chunks they came in.
+        temperature: of the last moves; NaN where they do not tell it.
+        heating_bias: what the temperature has cost so far, in nats.
+        settled_variance: of the log evidence, from before islands were last made alike.
+        widest_spread: the largest that the spread of islands has been, in nats.
+        repaired: nats by which the path was put right.
+        counts: what is counted over all annealing steps.
+    """
 
     @double_precision
     def __init__(
-        self, population: Population, model: Model, seed: int, first_island: int = 0
+        self,
+        population: Population,
+        model: Model,
+        seed: int,
+        first_island: int = 0,
+        *,
+        forgets: bool = False,
+        heats: bool = True,
     ) -> None:
         model.require_rows()
         check_seed(seed)
-        self.population, self.model = population, model
-        size = (model.dimension, population.num_islands, population.num_particles)
-        check_memory(*size, dense=model.dimension <= FIRST_ORDER_ABOVE)
-        self.seed, self.first_island = seed, first_island
-        self.rows = self._keep()
+        num_islands, num_particles = population.num_islands, population.num_particles
+        dense = model.dimension <= FIRST_ORDER_ABOVE
+        check_memory(model.dimension, num_islands, num_particles, dense=dense)
+        self.model, self.seed, self.first_island = model, seed, first_island
+        self.states_error, self.heats = population.states_error, heats
+        reservoir = population.reservoir
+        self.rows: Reservoir | Window
+        self.rows = Window() if forgets else Reservoir(reservoir, seed, first_island)
         self.num_observations = 0.0
         self.num_chunks = 0
         self.temperature = 1.0
@@ -116,99 +142,63 @@ class StreamedRun:
         self.repaired = 0.0
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[PathPoint] = []
-        self.islands = np.arange(first_island, first_island + population.num_islands)
+        self.islands = np.arange(first_island, first_island + num_islands)
         key = jax.random.key(seed, impl="threefry2x32")
-        self.cloud = draw_cloud(model, key, self.islands, population.num_particles)
-        self.log_evidences = np.zeros(population.num_islands)
-
-    def _keep(self) -> Reservoir | Window:
-        """Where rows for mini-batches are kept."""
-        return Reservoir(self.population.reservoir, self.seed, self.first_island)
+        self.cloud: Cloud = draw_cloud(model, key, self.islands, num_particles)
+        self.log_evidences = np.zeros(num_islands)
 
     @property
     def num_rows(self) -> int:
         """Rows seen, whatever they count."""
         return self.rows.num_seen
 
-    def particles(self) -> Cloud:
-        """The particles, weighted by all rows so far."""
-        cloud: Cloud = self.cloud
-        return cloud
+    @contextlib.contextmanager
+    def undoable(self) -> Iterator[None]:
+        """A block after which, if it ends in an error, the ledger is as before."""
+        with restored_on_error(self), self.rows.undoable():
+            yield
 
-    @double_precision
-    def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in one chunk; on an error nothing has changed."""
-        with self.undoable():
-            self._absorb(values, weight)
+    def kept(self) -> Kept | None:
+        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
+        if not isinstance(self.rows, Reservoir) or not self.rows.num_kept:
+            return None
+        return Kept(*self.rows.gather(np.arange(self.rows.num_kept)), self.rows.is_complete)
 
-    def _absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        count = float(weight.sum())
-        seen = self.num_observations + count
-        if count > 0:
-            try:
-                outcome, accept = self._bring_in(values, weight, seen)
-            except UnboundedError as error:
-                raise self._placed(error, Rows(values, weight)) from None
-            self._check(outcome, Rows(values, weight))
-            self.cloud = outcome.cloud
-            accept()
-            self._record(outcome, seen, count)
-            self._settle()
-        self.rows.append(values, weight)
-        self.num_observations = seen
-        self.num_chunks += 1
-        self._verify(len(weight))
+    # --- a chunk is written down, in this order -------------------------------------------------
 
-    def _placed(self, error: UnboundedError, chunk: Rows) -> UnboundedError:
-        """The error with the row that it comes from: one of the chunk, or one that was kept."""
-        found = error.at_rows(self.model, chunk, self.num_rows)
-        if found is error and isinstance(self.rows, Reservoir) and self.rows.is_complete:
-            everything = self.rows.gather(np.arange(self.rows.num_kept))
-            return error.at_rows(self.model, Rows(*everything), 0)
-        return found
+    def seen_with(self, chunk: ChunkRows) -> float:
+        """Rows seen once this chunk is in, repeated rows counted."""
+        return self.num_observations + chunk.num_observations
 
-    def _verify(self, num_new: int) -> None:
-        """Hold the path against another estimate, after a chunk of so many rows."""
+    @contextlib.contextmanager
+    def naming_rows(self, chunk: ChunkRows) -> Iterator[None]:
+        """A block that brings a chunk in; the error of an infinite density names its row."""
+        try:
+            yield
+        except UnboundedError as error:
+            found = error.at_rows(self.model, Rows(*chunk), self.num_rows)
+            if found is error and isinstance(self.rows, Reservoir) and self.rows.is_complete:
+                everything = self.rows.gather(np.arange(self.rows.num_kept))
+                found = error.at_rows(self.model, Rows(*everything), 0)
+            raise found from None
 
-    def _go_on_from(self, log_evidence: float, std_error: float, sound: np.ndarray) -> None:
-        """Take another estimate of the log evidence for the path's own, and its error.
-
-        Islands go on from there alike: what made them differ before does not count any more.
-        Those that are not sound are replaced by others.
-        """
-        chosen = np.flatnonzero(sound)
-        chosen = np.where(sound, np.arange(len(sound)), chosen[np.arange(len(sound)) % len(chosen)])
-        position, log_weight, origin = map(np.asarray, self.cloud)
-        shift = log_evidence - self.log_evidences[chosen]
-        self.cloud = Cloud(
-            jnp.asarray(position[chosen]),
-            jnp.asarray(log_weight[chosen] + shift[:, None]),
-            jnp.asarray(origin[chosen]),
-        )
-        self.log_evidences = np.full(len(chosen), log_evidence)
-        self.settled_variance, self.heating_bias = std_error**2, 0.0
-        log_evidence, std_error = self._combine()
-        self.path[-1] = self.path[-1]._replace(log_evidence=log_evidence, std_error=std_error)
-
-    def _bring_in(self, values: PyTree, weight: np.ndarray, seen: float) -> Brought:
-        """Anneal the particles to the posterior with this chunk, in which so many rows are seen."""
-        raise NotImplementedError
-
-    def _check(self, outcome: Annealed, chunk: Rows) -> None:
-        """Refuse a chunk that no particle can explain, and say why."""
+    def accept(self, outcome: Annealed, chunk: ChunkRows) -> None:
+        """Go on from these particles; a chunk that none of them can explain is refused."""
         undefined = int(np.sum(outcome.steps[0].num_undefined))
         dead = not np.isfinite(outcome.cloud.log_weight).any()
         if dead or (undefined and self.num_chunks == 0):
             raise unexplained(
                 self.model,
                 self.cloud.position,
-                chunk,
+                Rows(*chunk),
                 self.num_rows,
                 undefined=undefined > 0,
                 draw="prior draw" if self.num_chunks == 0 else "particle",
             )
+        self.cloud = outcome.cloud
 
-    def _record(self, outcome: Annealed, seen: float, count: float) -> None:
+    def record(self, outcome: Annealed, chunk: ChunkRows) -> None:
+        """Take the islands' evidence, the counts and the temperature from a chunk's annealing."""
         for step in outcome.steps:
             for name in COUNTED:
                 self.counts[name] += int(getattr(step, name).sum())
@@ -218,23 +208,26 @@ class StreamedRun:
         self.temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
         if not math.isnan(self.temperature):
             # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
-            dimension = self.model.dimension
-            self.heating_bias += 0.5 * dimension * (self.temperature - 1.0) * count / seen
-        log_evidence, std_error = self._combine()
-        self.path.append(
-            PathPoint(
-                rows=seen,
-                log_evidence=log_evidence,
-                std_error=std_error,
-                annealing_steps=float(len(outcome.steps)),
-                ess=float(last.carried_ess.mean()),
-                temperature=self.temperature,
-            )
+            excess = 0.5 * self.model.dimension * (self.temperature - 1.0)
+            self.heating_bias += excess * chunk.num_observations / self.seen_with(chunk)
+
+    def add_point(
+        self, outcome: Annealed, chunk: ChunkRows, log_evidence: float, std_error: float
+    ) -> None:
+        """Add what is known after a chunk to the path, as the run states it."""
+        point = PathPoint(
+            rows=self.seen_with(chunk),
+            log_evidence=log_evidence,
+            std_error=std_error,
+            annealing_steps=float(len(outcome.steps)),
+            ess=float(outcome.steps[-1].carried_ess.mean()),
+            temperature=self.temperature,
         )
+        self.path.append(point)
         if len(self.path) > LONGEST_PATH:
             self.path = shortened(self.path)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Resample islands that have drifted apart, and carry the error made so far over.
 
         Each becomes a copy of one drawn by its evidence; all continue from the mean evidence.
@@ -258,35 +251,54 @@ class StreamedRun:
         )
         self.log_evidences = np.full(len(chosen), combined.log_evidence)
 
-    def _combine(self) -> tuple[float, float]:
+    def keep(self, chunk: ChunkRows) -> None:
+        """Keep the rows of a chunk, and count them."""
+        seen = self.seen_with(chunk)
+        self.rows.append(*chunk)
+        self.num_observations = seen
+        self.num_chunks += 1
+
+    # --- another estimate takes over ------------------------------------------------------------
+
+    def go_on_from(self, log_evidence: float, std_error: float, sound: np.ndarray) -> None:
+        """Take another estimate of the log evidence for the path's own, and its error.
+
+        Islands go on from there alike: what made them differ before does not count any more.
+        Those that are not sound are replaced by others.
+        """
+        chosen = np.flatnonzero(sound)
+        chosen = np.where(sound, np.arange(len(sound)), chosen[np.arange(len(sound)) % len(chosen)])
+        position, log_weight, origin = map(np.asarray, self.cloud)
+        shift = log_evidence - self.log_evidences[chosen]
+        self.cloud = Cloud(
+            jnp.asarray(position[chosen]),
+            jnp.asarray(log_weight[chosen] + shift[:, None]),
+            jnp.asarray(origin[chosen]),
+        )
+        self.log_evidences = np.full(len(chosen), log_evidence)
+        self.settled_variance, self.heating_bias = std_error**2, 0.0
+
+    def restate(self, log_evidence: float, std_error: float) -> None:
+        """Put the last point of the path right."""
+        self.path[-1] = self.path[-1]._replace(log_evidence=log_evidence, std_error=std_error)
+
+    # --- what it comes to -----------------------------------------------------------------------
+
+    def stated(self) -> tuple[float, float]:
+        """Log evidence by the path, and its error by the islands, heating and rounding."""
         combined = combine_islands(self.log_evidences)
-        if not self.population.states_error or not self._knows_heat():
+        if not self.states_error or (self.heats and math.isnan(self.temperature)):
             return combined.log_evidence, math.nan
         variance = combined.std_error**2 + self.settled_variance
         lost = rounding_error(combined.log_evidence, self.num_chunks)
         return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias, lost)
 
-    def _knows_heat(self) -> bool:
-        """Whether the moves tell their temperature; without it no error can be stated."""
-        return not math.isnan(self.temperature)
+    def cautions(self, std_error: float) -> dict[Status, bool]:
+        """Reasons for caution and whether each is given, the gravest first.
 
-    @contextlib.contextmanager
-    def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the run is as before."""
-        with restored_on_error(self), self.rows.undoable():
-            yield
-
-    def kept(self) -> Kept | None:
-        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
-        if not isinstance(self.rows, Reservoir) or not self.rows.num_kept:
-            return None
-        return Kept(*self.rows.gather(np.arange(self.rows.num_kept)), self.rows.is_complete)
-
-    def flags(self) -> tuple[Status, ...]:
-        """Reasons for caution, the gravest first."""
-        return tuple(flag for flag, raised in self._cautions().items() if raised)
-
-    def _cautions(self) -> dict[Status, bool]:
+        Args:
+            std_error: as the run states it.
+        """
         combined = combine_islands(self.log_evidences)
         chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
         return {
@@ -298,25 +310,39 @@ class StreamedRun:
             Status.HEATED: abs(self.heating_bias) > max(MAX_HEATING_BIAS, 2 * chance_error),
             Status.LOW_ESS: bool(self.path) and self.path[-1].ess < MIN_STREAMED_PARTICLES,
             Status.ISLANDS_DISAGREE: self.widest_spread > MAX_STREAMED_SPREAD,
-            Status.ERROR_UNKNOWN: math.isnan(self._combine()[1]),
+            Status.ERROR_UNKNOWN: math.isnan(std_error),
         }
 
     def _is_flat(self) -> bool:
         """Whether no chunk has told particles apart, nor islands."""
-        whole = self.population.num_particles * (1.0 - ROUNDING)
+        whole = self.cloud.log_weight.shape[1] * (1.0 - ROUNDING)
         even = bool(self.path) and all(point.ess >= whole for point in self.path)
         return even and is_same(self.log_evidences)
 
-    @double_precision
-    def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
-        """The evidence so far."""
-        log_evidence, std_error = self._combine()
+    def evidence(
+        self,
+        method: str,
+        stated: tuple[float, float],
+        flags: tuple[Status, ...],
+        elapsed: float,
+        extra: dict[str, Any],
+    ) -> Evidence:
+        """The evidence so far.
+
+        Args:
+            method: what results call the method.
+            stated: log evidence and standard error, as the run states them.
+            flags: reasons for caution.
+            elapsed: seconds so far.
+            extra: more diagnostics.
+        """
+        log_evidence, std_error = stated
         samples, log_weights = posterior(self.model, *self.cloud[:2])
         return Evidence(
             log_evidence=log_evidence,
             std_error=std_error,
             num_observations=round(self.num_observations),
-            method=self.population.name,
+            method=method,
             trace=path_trace(self.path, WITH_TEMPERATURE),
             samples=samples,
             log_weights=log_weights,
@@ -328,11 +354,11 @@ class StreamedRun:
                 **self.counts,
                 **extra,
             },
-            flags=self.flags(),
+            flags=flags,
             elapsed=elapsed,
         )
 
-    # --- a run can be saved between chunks and resumed bit for bit -------------------------
+    # --- saved between chunks, and resumed bit for bit ------------------------------------------
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which ``restore`` continues."""

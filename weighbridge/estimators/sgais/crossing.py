@@ -1,0 +1,95 @@
+"""The evidence of a run of SGAIS by a bridge between its particles and Gaussians."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core import interrupts
+from weighbridge.estimators.annealing.cloud import Cloud, centre
+from weighbridge.estimators.annealing.labels import one_labelling
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.batch_noise import TOO_NOISY
+from weighbridge.estimators.bridging.bridge import Bridged
+from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians
+from weighbridge.estimators.sgais.anchoring import anchor_error, set_anchor
+from weighbridge.estimators.sgais.bridge_rows import batch_error, every_row
+from weighbridge.estimators.sgais.preparation import BRIDGE_PROBES, FIRST_TURN
+from weighbridge.models.targets.term import Term
+
+if TYPE_CHECKING:
+    from weighbridge.estimators.sgais.run import SGAISRun
+
+# What the bridge's batches are allowed, as a share of what the moves' are.
+BRIDGE_NOISE = 0.01
+
+
+def cross(run: SGAISRun, turn: int = FIRST_TURN) -> Bridged | None:
+    """The evidence by a bridge between the particles and Gaussians; None if there is none.
+
+    It is on all rows where they are at hand and not too many. Otherwise it is on mini-batches,
+    whose noise is part of its error, around an anchor that is set at the particles' centre where
+    rows can be reached. There is none on mini-batches that are of no use, and none of a run that
+    forgets: its evidence is no integral, but what the chunks add up to.
+
+    Args:
+        run: whose particles they are.
+        turn: at another one it is made of other draws.
+    """
+    if run.method.half_life is not None:
+        return None
+    interrupts.check()
+    ledger = run.ledger
+    cloud, cell = one_labelling(ledger.model, ledger.cloud, agreed=run.labelled)
+    found = _likelihood(run, cloud, turn)
+    if found is None:
+        return None
+    term, variance = found
+    bridge = partial(
+        bridge_to_gaussians,
+        ledger.seed,
+        ledger.first_island,
+        Path(ledger.model, (), term),
+        differentiable=True,
+        adjust=cell,
+        stage=ledger.num_chunks,
+    )
+    crossing = bridge(cloud, turn=2 * turn)
+    if crossing is not None and math.isnan(crossing.std_error) and len(ledger.islands) >= 4:
+        # One island has all the weight, by a path that may have lost it: let all count alike.
+        crossing = bridge(_alike(cloud), turn=2 * turn + 1)
+    if crossing is None:
+        return None
+    return crossing._replace(std_error=math.hypot(crossing.std_error, math.sqrt(variance)))
+
+
+def _likelihood(run: SGAISRun, cloud: Cloud, turn: int) -> tuple[Term, float] | None:
+    """All rows seen, exactly or on mini-batches, with the variance that those add to log Z."""
+    model, rows = run.ledger.model, run.ledger.rows
+    if run.anchor is None:
+        return run.terms.exact(*rows.gather(np.arange(rows.num_seen))), 0.0
+    # On the way of a stream the programs are those that are there already.
+    if turn == FIRST_TURN and (exact := every_row(model, rows)) is not None:
+        return exact, 0.0
+    anchor = run.anchor
+    if rows.is_complete:
+        anchor = set_anchor(model, centre(cloud), rows, None)
+    preparation = run.preparation()
+    estimate = preparation.of_all_rows(anchor, cloud, BRIDGE_NOISE * run.method.noise, turn)
+    if not sum(estimate.noise) <= TOO_NOISY:
+        return None
+    probes = preparation.probes(cloud, BRIDGE_PROBES, turn)
+    of_batches = batch_error(model, rows, estimate, probes)
+    return estimate.term, anchor_error(anchor, cloud) ** 2 + sum(estimate.floor) + of_batches**2
+
+
+def _alike(cloud: Cloud) -> Cloud:
+    """The particles, with islands that all weigh 1."""
+    log_weight = np.asarray(cloud.log_weight)
+    log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
+    alike = log_weight - np.where(np.isfinite(log_total), log_total, 0.0)
+    return cloud._replace(log_weight=jnp.asarray(alike))
