@@ -41,6 +41,7 @@ class HostLikelihood:
     Attributes:
         num_calls: how often the function was called.
         num_evaluations: for how many parameter sets in all.
+        takes_batches: whether it takes many parameter sets in one call.
         failure: the error that it ended in when a compiled program called it, if it did.
     """
 
@@ -54,7 +55,7 @@ class HostLikelihood:
         self.num_evaluations = 0
         self._known: list[tuple[Any, Any]] = []
         draws = {n: v[:PROBES] for n, v in self._named(model, position).items()}
-        self._takes_batches = self._find_out(draws)
+        self.takes_batches = self._find_out(draws)
         self._require_same({n: v[:1] for n, v in draws.items()})
 
     def at(self, parameters: Named, wanted: np.ndarray) -> np.ndarray:
@@ -67,7 +68,7 @@ class HostLikelihood:
         values = np.full(wanted.shape, -np.inf)
         if wanted.any():
             chosen = {name: value[wanted] for name, value in parameters.items()}
-            found = self._batch(chosen) if self._takes_batches else self._each(chosen)
+            found = self._batch(chosen) if self.takes_batches else self._each(chosen)
             if np.any(found == np.inf):
                 first = int(np.argmax(found == np.inf))
                 one = {name: value[first] for name, value in chosen.items()}
@@ -99,7 +100,7 @@ class HostLikelihood:
 
         Threads that add up in another order change the last digits, which is no harm.
         """
-        ask = self._batch if self._takes_batches else self._each
+        ask = self._batch if self.takes_batches else self._each
         first, second = ask(parameters), ask(parameters)
         if not np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True):
             raise RandomLikelihoodError(
