@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
+from weighbridge.estimators.tempering import path_report
 
 pytestmark = pytest.mark.long
 
@@ -128,6 +129,16 @@ def test_a_function_of_one_set_is_called_one_by_one():
     assert result.log_evidence == pytest.approx(jitted.log_evidence, abs=1e-8)
     assert set(SEEN) == {(), (3,)}
     assert result.diagnostics["host_calls"] > 5_000
+
+
+def test_one_by_one_is_told_to_be_slow(monkeypatch, tmp_path):
+    """A new user waited five minutes for a million calls, and nothing said what to do."""
+    monkeypatch.setattr(path_report, "MANY_CALLS", 1_000)
+    result = wb.evidence(SINGLE, None, METHODS["smc"], seed=1)
+    assert "a leading axis of every parameter" in str(result)
+    result.save(tmp_path / "slow")
+    assert wb.Evidence.load(tmp_path / "slow").remarks == result.remarks
+    assert "leading axis" not in str(wb.evidence(BATCHED, None, METHODS["smc"], seed=1))
 
 
 def test_data_and_counts_are_passed_on():

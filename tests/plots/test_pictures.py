@@ -1,5 +1,6 @@
 """What every figure must have: ticks that tell the truth, labels, and the user's wishes."""
 
+import itertools
 import sys
 
 import matplotlib as mpl
@@ -211,6 +212,7 @@ def test_every_figure(name):
         assert place.rowspan.start in labelled["y"]
         for axis in (axes.xaxis, axes.yaxis):
             _check_ticks(axis)
+            _check_apart(axis)
     assert {k: v for k, v in mpl.rcParams.items() if k != "backend"} == before
     pyplot = sys.modules.get("matplotlib.pyplot")
     assert pyplot is None or not pyplot.get_fignums()
@@ -224,6 +226,19 @@ def _check_ticks(axis):
         assert "$" not in text
         if text and text[-1].isdigit() and text[0] in "0123456789\N{MINUS SIGN}":
             assert number(text) == pytest.approx(place, abs=max(2e-3 * step, 1e-6 * abs(place)))
+
+
+def _check_apart(axis):
+    """No label is written over the next one; slanted ones have boxes that say nothing."""
+    low, high = sorted(axis.get_view_interval())
+    labels = [
+        tick.label1
+        for tick in axis.get_major_ticks()
+        if low <= tick.get_loc() <= high and tick.label1.get_visible() and tick.label1.get_text()
+    ]
+    boxes = [label.get_window_extent() for label in labels if not label.get_rotation()]
+    for one, other in itertools.pairwise(boxes):
+        assert not one.overlaps(other)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -97,15 +97,17 @@ def num_bins(num_draws: float) -> int:
 
 
 def tidy(axes: Axes) -> None:
-    """A light grid, and ticks whose labels say where they stand.
+    """A light grid, and ticks whose labels say where they stand and keep apart.
 
     Ask for it when all is drawn and the limits are set. Axes that have labels of their own, such
     as names, keep them.
     """
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import AutoLocator, ScalarFormatter
 
-    from weighbridge.plots.ticks import PlainNumbers
+    from weighbridge.plots.ticks import ApartTicks, PlainNumbers
 
+    if isinstance(axes.xaxis.get_major_locator(), AutoLocator):
+        axes.xaxis.set_major_locator(ApartTicks())
     for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
         if scale == "log":
             write_out_numbers(axis)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.ticker import Formatter
+import numpy as np
+from matplotlib.ticker import Formatter, MaxNLocator
 
 from weighbridge.plots.numbers import write_numbers
+
+# Steps between ticks, as matplotlib has them by itself.
+STEPS = (1, 2, 2.5, 5, 10)
+# Widths in units of the font size: of a digit, of a comma or a point, and between two labels; and
+# the room that matplotlib's count of ticks leaves for each label.
+DIGIT, POINT, GAP, ROOM = 0.64, 0.35, 0.6, 3.0
 
 
 class PlainNumbers(Formatter):
@@ -28,3 +35,32 @@ class SeparateNumbers(PlainNumbers):
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         """Labels of all ticks of an axis."""
         return [self(value) for value in values]
+
+
+class ApartTicks(MaxNLocator):
+    """Ticks of a horizontal axis, as few as the lengths of their labels ask for.
+
+    Matplotlib leaves the same room for every label: 200,000 and 400,000 would touch each other.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("auto", steps=list(STEPS))
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Ticks at round numbers, from one end to the other."""
+        ticks = super().tick_values(vmin, vmax)
+        if self.axis is None or not vmax > vmin:
+            return ticks
+        room = ROOM * self.axis.get_tick_space() / (vmax - vmin)
+        for bins in range(len(ticks) - 1, 0, -1):
+            needed = max(map(_width, write_numbers(ticks)), default=0.0)
+            if len(ticks) < 3 or np.min(np.diff(ticks)) * room >= needed:
+                break
+            ticks = MaxNLocator(bins, steps=list(STEPS)).tick_values(vmin, vmax)
+        return ticks
+
+
+def _width(label: str) -> float:
+    """How wide a label is, with the gap to the next, in units of the font size."""
+    points = sum(label.count(letter) for letter in ",.")
+    return GAP + POINT * points + DIGIT * (len(label) - points)

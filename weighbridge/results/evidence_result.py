@@ -143,9 +143,9 @@ class Evidence(PosteriorFigure, Shown):
 
     @property
     def remarks(self) -> list[str]:
-        """What else to know: columns left out, scales that make the run slow, what auto chose."""
+        """What else to know: columns left out, what makes the run slow, what auto chose."""
         largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
-        names = (*largest, "scale_remark", "chosen")
+        names = (*largest, "scale_remark", "host_remark", "chosen")
         told = (str(self.diagnostics.get(name, "")) for name in names)
         files = [f"set aside: {reason}" for reason in self.files_left_out]
         return [*files, *columns_remark(self.columns_left_out), *filter(None, told)]

@@ -12,6 +12,14 @@ from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
 from weighbridge.models.targets.host import HostLikelihood
 from weighbridge.results.trace import Trace
 
+# Calls of a function on the host, one parameter set each, from which on a user is told.
+MANY_CALLS = 10_000
+ONE_BY_ONE = (
+    "total_log_likelihood was called on the host with one parameter set at a time, which takes "
+    "most of the time of a long run: let it take many at once (a leading axis of every parameter) "
+    "and return one number for each, or write it with jax.numpy"
+)
+
 
 def trace_of(outcome: Annealed, count: int) -> Trace:
     """The path as a trace, one point for each power."""
@@ -44,8 +52,10 @@ def move_diagnostics(outcome: Annealed) -> dict[str, Any]:
     return found
 
 
-def host_diagnostics(host: HostLikelihood | None) -> dict[str, int]:
+def host_diagnostics(host: HostLikelihood | None) -> dict[str, Any]:
     """How often a likelihood in plain Python was called, and for how many parameter sets."""
     if host is None:
         return {}
-    return {"host_calls": host.num_calls, "host_evaluations": host.num_evaluations}
+    found = {"host_calls": host.num_calls, "host_evaluations": host.num_evaluations}
+    is_slow = not host.takes_batches and host.num_calls >= MANY_CALLS
+    return found | ({"host_remark": ONE_BY_ONE} if is_slow else {})

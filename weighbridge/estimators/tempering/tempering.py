@@ -213,6 +213,7 @@ class Tempering(BatchMethod):
                 "power_reached": outcome.powers[-1],
                 "island_log_evidence": islands,
                 "annealing_steps": len(outcome.steps),
+                **host_diagnostics(prepared.host),
                 **move_diagnostics(outcome),
                 **counts(outcome),
             },

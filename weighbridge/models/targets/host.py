@@ -41,6 +41,7 @@ class HostLikelihood:
     Attributes:
         num_calls: number of calls of the function.
         num_evaluations: number of parameter sets evaluated, over all calls.
+        takes_batches: whether it takes many parameter sets in one call.
         failure: the error raised in a call from a compiled program, if any.
     """
 
@@ -54,7 +55,7 @@ class HostLikelihood:
         self.num_evaluations = 0
         self._known: list[tuple[Any, Any]] = []
         draws = {n: v[:PROBES] for n, v in self._named(model, position).items()}
-        self._takes_batches = self._find_out(draws)
+        self.takes_batches = self._find_out(draws)
         self._require_same({n: v[:1] for n, v in draws.items()})
 
     def at(self, parameters: Named, wanted: np.ndarray) -> np.ndarray:
@@ -67,7 +68,7 @@ class HostLikelihood:
         values = np.full(wanted.shape, -np.inf)
         if wanted.any():
             chosen = {name: value[wanted] for name, value in parameters.items()}
-            found = self._batch(chosen) if self._takes_batches else self._each(chosen)
+            found = self._batch(chosen) if self.takes_batches else self._each(chosen)
             if np.any(found == np.inf):
                 first = int(np.argmax(found == np.inf))
                 one = {name: value[first] for name, value in chosen.items()}
@@ -99,7 +100,7 @@ class HostLikelihood:
 
         Sums over threads may change the last digits between calls; this is allowed.
         """
-        ask = self._batch if self._takes_batches else self._each
+        ask = self._batch if self.takes_batches else self._each
         first, second = ask(parameters), ask(parameters)
         if not np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True):
             raise RandomLikelihoodError(
