@@ -142,7 +142,8 @@ def test_a_forgotten_quote_on_a_pipe_is_one_bad_row_where_these_are_left_out(sho
     text = b"a,b\n" + b"".join(lines[:5]) + b'5,"1\n' + b"".join(lines[6:])
     rows, bad = lenient_rows(text, size)
     assert bad == [7]  # one header, five rows
-    assert len(rows) == 3000 and np.isnan(rows[5])
+    assert len(rows) == 3000
+    assert np.isnan(rows[5])
     assert [row for row in rows if row == row] == [k for k in range(3000) if k != 5]
 
 
@@ -162,7 +163,9 @@ def test_a_line_without_end_on_a_pipe_is_one_bad_row(short, begins):
     last = b"3,4\n" if begins.startswith(b"a") else b'{"a": 3, "b": 4}\n'
     for size in (100, 1 << 16):
         rows, bad = lenient_rows(begins + b"7,7" * 5000 + b"\n" + last, size)
-        assert [rows[0], rows[-1]] == [1.0, 3.0] and np.isnan(rows[1]) and len(rows) == 3
+        assert [rows[0], rows[-1]] == [1.0, 3.0]
+        assert np.isnan(rows[1])
+        assert len(rows) == 3
         assert bad == [begins.count(b"\n") + 1]
     with pytest.raises(DataError, match="no end"):
         list(StreamFeed(io.BytesIO(begins + b"7,7" * 5000)).read())
@@ -183,7 +186,8 @@ def test_blank_lines_are_looked_at_once(monkeypatch):
     parcels = [list(rows.add(piece)) for piece in [b"\n"] * 500 + [b"y\n"] + [b"\n"] * 500]
     assert not any(parcels)
     (parcel,) = rows.add(b"1\n2\n")
-    assert parcel.values["y"].tolist() == [1.0, 2.0] and len(looks) <= 4
+    assert parcel.values["y"].tolist() == [1.0, 2.0]
+    assert len(looks) <= 4
 
 
 def test_blank_lines_without_end_are_told(short):
