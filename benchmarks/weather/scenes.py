@@ -19,6 +19,8 @@ from benchmarks.weather.redis_server import Server
 from benchmarks.weather.week_worker import CHUNK
 
 NAME = "y"
+# Rows that are appended to an earlier file go to one of the last so many: a watch knows 64.
+APPENDED_TO = 20
 # What stands in the place of a bad row.
 BAD = None
 
@@ -159,7 +161,8 @@ class FolderScene(Scene):
     def append_earlier(self) -> None:
         """Rows at the end of a file that is not the newest: read when they are found."""
         rows = self.draw(CHUNK)
-        with open(self.files[len(self.files) // 2], "a") as file:
+        recent = self.files[-2 * APPENDED_TO :]
+        with open(recent[len(recent) // 2], "a") as file:
             file.write(_lines(rows))
         self.rows += rows
 
@@ -238,9 +241,14 @@ class LogScene(Scene):
         os.truncate(self.path, 0)
 
     def removed(self) -> None:
-        """The log is removed, and begun anew."""
+        """The log is removed, and begun anew.
+
+        With rows, which are then saved: a watch that knows only a log that is gone cannot tell
+        which of the files beside it came later. It tells a gap if the new one is rotated too.
+        """
         os.unlink(self.path)
         self.path.write_text("")
+        self.good(CHUNK)
 
     def _shift(self) -> None:
         for number in range(8, 0, -1):

@@ -13,54 +13,70 @@ from weighbridge.core.errors import DataError
 from weighbridge.data.feeds.base import Parcel
 from weighbridge.data.feeds.files import unread_notices
 from weighbridge.data.sources.csv_file import read_csv
-from weighbridge.data.sources.csv_records import LONGEST_RECORD
+from weighbridge.data.sources.csv_records import LONGEST_RECORD, Quotes, scan_quotes
 from weighbridge.data.values import num_rows
 
-# An unfinished record of more bytes is looked at again only when it has doubled.
-LONG = 1 << 20
-# A quoted field, which begins where a field does, or the end of a line outside of such.
-_QUOTED_OR_END = re.compile(rb'(?<![^,\r\n])"(?:[^"]|"")*+"?|\n')
+# Of a line that is too long, what is kept.
+KEPT_OF_LONG = 60
 
 
 class Records:
-    """Cuts bytes at the last end of a line that is not within quotes.
+    """Cuts bytes at the last end of a line that is not within quotes; each is looked at once.
+
+    Args:
+        lenient: whether the line of a quote that is not closed is handed out as it is, and of one
+            that is too long its beginning, so that each becomes a bad row; otherwise a DataError.
 
     >>> records = Records()
     >>> records.add(b'1,2\\n3,"4'), records.add(b'\\n5"\\n6'), records.rest()
     (b'1,2\\n', b'3,"4\\n5"\\n', b'6')
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
+        self._lenient = lenient
         self._begun = bytearray()
-        self._next_look = 0
+        self._quotes = Quotes()
+        self._skipping = False  # to the end of a line that is too long
 
     def add(self, piece: bytes) -> bytes:
         """The records that are whole now."""
+        if self._skipping:
+            end = piece.find(b"\n") + 1
+            self._skipping, piece = not end, piece[end:] if end else b""
         self._begun += piece
-        if len(self._begun) < self._next_look:
-            return b""
-        cut = self._begun.rfind(b"\n") + 1
-        if b'"' in self._begun:
-            ends = (m.end() for m in _QUOTED_OR_END.finditer(self._begun) if m[0] == b"\n")
-            cut = max(ends, default=0)
-        self._next_look = 0
-        if not cut and len(self._begun) > LONGEST_RECORD:
-            shown = bytes(self._begun[:80]).decode("utf-8", "replace")
-            raise DataError(
-                f"A CSV record on the stream has more than {LONGEST_RECORD:,} bytes and no end: "
-                f"{shown!r}. Close the quote that was opened there, or end lines with a line feed."
-            )
-        if not cut and len(self._begun) > LONG:
-            self._next_look = 2 * len(self._begun)
-        whole = bytes(self._begun[:cut])
-        del self._begun[:cut]
-        return whole
+        whole = bytearray()
+        while True:
+            self._quotes = scan_quotes(self._begun, self._quotes, ended=False)
+            if self._quotes.cut:
+                whole += self._take(self._quotes.cut)
+            too_long = len(self._begun) > LONGEST_RECORD
+            if not self._quotes.stray and not too_long:
+                return bytes(whole)
+            if not self._lenient and too_long:
+                raise DataError(_endless(self._begun))
+            # What follows is looked at without the quote. A strict reader tells what is wrong.
+            end = self._begun.find(b"\n") + 1
+            whole += self._take(end) if end else self._leave_long_line()
+            self._quotes = Quotes()
 
     def rest(self) -> bytes:
         """What is left when nothing more comes."""
-        rest = bytes(self._begun)
+        return self._take(len(self._begun))
+
+    def _take(self, cut: int) -> bytes:
+        taken = bytes(self._begun[:cut])
+        del self._begun[:cut]
+        scanned, opened, outside, _, stray = self._quotes
+        opened = opened - cut if opened >= 0 else -1
+        self._quotes = Quotes(max(0, scanned - cut), opened, max(0, outside - cut), 0, stray)
+        return taken
+
+    def _leave_long_line(self) -> bytes:
+        """A line in place of one that is too long: a single field, which is no number."""
+        begins = re.sub(rb'[",\s]', b" ", bytes(self._begun[:KEPT_OF_LONG]))
         self._begun.clear()
-        return rest
+        self._skipping = True
+        return b"(longer than %d MiB) " % (LONGEST_RECORD >> 20) + begins + b"...\n"
 
 
 class CsvRows:
@@ -80,8 +96,8 @@ class CsvRows:
         self, columns: list[str] | None, schema: dict[str, type], *, lenient: bool = False
     ) -> None:
         self._columns, self._schema, self._lenient = columns, schema, lenient
-        self._records = Records()
-        self._begun = b""
+        self._records = Records(lenient=lenient)
+        self._begun = bytearray()  # until there is a row
         self._header, self._sample = b"", b""  # the first record stands for the types
         self._num_rows, self._line = 0, 1
         self.left_out: list[str] = []
@@ -93,10 +109,13 @@ class CsvRows:
             yield from self._parcels(text)
         else:  # the header waits for a row, which tells the types
             self._begun += text
-            header = first_record(self._begun)
-            if self._begun[len(header) :].strip():
-                yield from self._first_parcels(header, self._begun[len(header) :])
-                self._begun = b""
+            if text.strip():  # blank lines alone need no second look
+                yield from self._begin(bytes(self._begun))
+            elif len(self._begun) > LONGEST_RECORD:
+                raise DataError(
+                    f"There are {len(self._begun):,} bytes on the stream and no row yet. Write a "
+                    "header line with column names, then rows."
+                )
 
     def end(self) -> Iterator[Parcel]:
         """The last row, if its line had no end."""
@@ -104,9 +123,16 @@ class CsvRows:
         if self._num_rows:
             yield from self._parcels(text)
         else:
-            text = self._begun + text
+            text = bytes(self._begun) + text
             header = first_record(text)
             yield from self._first_parcels(header, text[len(header) :])
+
+    def _begin(self, text: bytes) -> Iterator[Parcel]:
+        """The first rows, if there are any after the header."""
+        header = first_record(text)
+        if text[len(header) :].strip():
+            yield from self._first_parcels(header, text[len(header) :])
+            self._begun.clear()
 
     def _first_parcels(self, header: bytes, text: bytes) -> Iterator[Parcel]:
         """Parse the first rows; header, columns and types are fixed by them."""
@@ -169,10 +195,20 @@ def first_record(text: bytes) -> bytes:
     >>> first_record(b'\\n"a\\nb",c\\n1,2\\n')
     b'\\n"a\\nb",c\\n'
     """
-    records, first = Records(), b""
-    for line in io.BytesIO(text):
-        record = records.add(line)
-        first += record
-        if record.strip():
-            return first
+    blank = len(text) - len(text.lstrip())
+    start = end = text.rfind(b"\n", 0, blank) + 1
+    record, quotes = bytearray(), Quotes()
+    while cut := text.find(b"\n", end) + 1:
+        record += text[end:cut]
+        end, quotes = cut, scan_quotes(record, quotes, ended=False)
+        if quotes.opened < 0:
+            return text[: start + len(record)]
     return text
+
+
+def _endless(text: bytearray) -> str:
+    shown = bytes(text[:80]).decode("utf-8", "replace")
+    return (
+        f"A CSV record on the stream has more than {LONGEST_RECORD:,} bytes and no end: {shown!r}. "
+        "Close the quote that was opened there, or end lines with a line feed."
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import select
-from collections.abc import Iterator, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from weighbridge.core.errors import DataError
@@ -13,7 +14,7 @@ from weighbridge.data.feeds.csv_pieces import CsvRows
 from weighbridge.data.feeds.json_lines import parcels_of
 from weighbridge.data.sources.csv_records import LONGEST_RECORD
 from weighbridge.data.sources.json_rows import RowParser
-from weighbridge.data.sources.line_blocks import Line
+from weighbridge.data.sources.line_blocks import LONGEST_LINE, Line, too_long
 
 READ_BYTES = 1 << 16
 
@@ -75,20 +76,24 @@ class StreamFeed:
             raise DataError("This stream was already read and cannot be read twice. Open it again.")
         self._started = True
         pieces = self._pieces()
-        begun = b""
+        begun = bytearray()
         for piece in pieces:
             if piece is None:
                 yield None
                 continue
             begun += piece
-            if begun.strip():
+            # Blank so far, or half of the mark that some editors put before a text.
+            if piece.strip() and not BOM_UTF8.startswith(begun.lstrip()[:4]):
                 break
-        if begun.lstrip()[:1] == b"{":
-            yield from self._json_rows(begun, pieces)
+            if len(begun) > LONGEST_RECORD:
+                raise DataError(f"The stream begins with {len(begun):,} bytes that are blank.")
+        first = bytes(begun)
+        if first.lstrip().removeprefix(BOM_UTF8).lstrip()[:1] == b"{":
+            yield from self._json_rows(first, pieces)
             return
         if self._parser.identifier is not None:
             raise DataError("identifier names a field of JSON lines, and the stream holds CSV.")
-        yield from self._csv.add(begun)
+        yield from self._csv.add(first)
         for piece in pieces:
             if piece is None:
                 yield None
@@ -106,11 +111,15 @@ class StreamFeed:
                     lines.append(Line(byte, number, text))
                 byte, number = byte + len(text), number + 1
             rest = rest[cut:]
-            if len(rest) > LONGEST_RECORD:
-                raise DataError(
-                    f"Line {number} of the stream has more than {LONGEST_RECORD:,} bytes and no "
-                    "end. Write one JSON object on each line."
-                )
+            if len(rest) > LONGEST_LINE:
+                if not self._parser.lenient:
+                    raise DataError(
+                        f"Line {number} of the stream has more than {LONGEST_LINE:,} bytes and no "
+                        "end. Write one JSON object on each line."
+                    )
+                lines.append(Line(byte, number, too_long(rest)))
+                skipped, rest = yield from _to_next_line(rest, pieces)
+                byte, number = byte + skipped, number + 1
             if lines:
                 if not self._parser.kept:
                     self._parser.learn(lines[0])
@@ -142,3 +151,19 @@ class StreamFeed:
             if piece == b"":
                 return
             yield piece
+
+
+def _to_next_line(
+    rest: bytes, pieces: Iterator[bytes | None]
+) -> Generator[None, None, tuple[int, bytes]]:
+    """Drop what comes up to the end of a line: how many bytes these were, and what follows."""
+    skipped = len(rest)
+    for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        end = piece.find(b"\n") + 1
+        if end:
+            return skipped + end, piece[end:]
+        skipped += len(piece)
+    return skipped, b""

@@ -83,7 +83,7 @@ def line_blocks(
         for text in texts:
             length = gone + len(text)
             if length > LONGEST_LINE:
-                text, gone = _too_long(head if gone else text), 0
+                text, gone = too_long(head if gone else text), 0
             if byte + length > start + BLOCK_BYTES and byte > start:
                 if lines:
                     yield LineBlock(start, first, offset, lines)
@@ -103,11 +103,11 @@ def first_line(file: BinaryIO) -> Line | None:
     byte, number = 0, 1
     for text in iter(lambda: file.readline(LONGEST_LINE + 1), b""):
         if text.strip():
-            return Line(byte, number, text if len(text) <= LONGEST_LINE else _too_long(text))
+            return Line(byte, number, text if len(text) <= LONGEST_LINE else too_long(text))
         byte, number = byte + len(text), number + 1
     return None
 
 
-def _too_long(text: bytes) -> bytes:
+def too_long(text: bytes) -> bytes:
     """The kept part of a line that is too long, marked so that it is not taken for a whole line."""
     return b"(longer than %d MiB) " % (LONGEST_LINE >> 20) + text[:KEPT_OF_LONG] + b"..."
