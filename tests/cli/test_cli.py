@@ -441,7 +441,7 @@ class Pressing:
 
 @pytest.fixture
 def ctrl_c(monkeypatch):
-    monkeypatch.setattr("weighbridge.core.progress.rounds.choose_reporter", lambda _: Pressing())
+    monkeypatch.setattr("weighbridge.core.progress.reporters.choose_reporter", lambda _: Pressing())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

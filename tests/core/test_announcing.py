@@ -6,7 +6,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import Announcer, announce, announced
-from weighbridge.core.progress.rounds import Silent
+from weighbridge.core.progress.reporters import Silent
 from weighbridge.weighing import weighing
 
 

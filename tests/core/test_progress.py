@@ -12,10 +12,10 @@ from rich.console import Console
 
 from weighbridge import AIS, SGAIS, SMC, DataError, Evidence, Online, evidence, zoo
 from weighbridge.core.progress import board, log_lines
-from weighbridge.core.progress import rounds as progress
+from weighbridge.core.progress import reporters as progress
 from weighbridge.core.progress.board import Notebook, Row, Terminal
 from weighbridge.core.progress.chains import ChainBars, ChainLines, choose_chain_reporter
-from weighbridge.core.progress.rounds import Bar, ProgressLines, Silent, choose_reporter
+from weighbridge.core.progress.reporters import Bar, ProgressLines, Silent, choose_reporter
 
 SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
 
@@ -302,7 +302,7 @@ def test_unasked_lines_never_end_a_run(monkeypatch):
 def test_a_short_run_shows_no_bar_and_imports_nothing():
     code = (
         "import sys, threading\n"
-        "from weighbridge.core.progress.rounds import Bar, Silent\n"
+        "from weighbridge.core.progress.reporters import Bar, Silent\n"
         "bar = Bar()\n"
         "for step in range(50): bar.temper(step / 50, -1.0, step)\n"
         "bar.close()\n"

@@ -12,7 +12,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.cli.commands import weigh
 from weighbridge.cli.tables import InputTable
-from weighbridge.core.progress.rounds import Silent
+from weighbridge.core.progress.reporters import Silent
 from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import chunks
 from weighbridge.data.feeds.continuity import Continuity

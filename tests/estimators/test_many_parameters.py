@@ -9,7 +9,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.errors import MethodError, WeighbridgeWarning
 from weighbridge.core.status import Status
-from weighbridge.estimators.annealing import memory
+from weighbridge.estimators.annealing import memory_needed as memory
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo

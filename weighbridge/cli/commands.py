@@ -26,7 +26,7 @@ from weighbridge.cli.views import PeekedFeed, models_and_views
 from weighbridge.core.addresses import without_secrets
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import announce
-from weighbridge.core.progress.rounds import Reporter, Silent
+from weighbridge.core.progress.reporters import Reporter, Silent
 from weighbridge.data.checking import RowChecker, RowPolicy
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.lags import lagged

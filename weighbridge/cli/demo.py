@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from weighbridge.core.errors import DataError
-from weighbridge.core.progress.rounds import choose_reporter
+from weighbridge.core.progress.reporters import choose_reporter
 from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.plots.canvas import check_figure_place, save_figure
 from weighbridge.weighing.changes.settings import Changes

@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     import threading
 
-    from weighbridge.core.progress.rounds import Reporter
+    from weighbridge.core.progress.reporters import Reporter
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weighbridge.core.progress.rounds import Reporter
+    from weighbridge.core.progress.reporters import Reporter
     from weighbridge.estimators.methods import Method
 
 
@@ -152,6 +152,6 @@ def choose_method(
 
 def reporter_of(quiet: bool) -> Reporter:
     """The reporter of progress, which shows nothing if ``quiet``."""
-    from weighbridge.core.progress.rounds import choose_reporter
+    from weighbridge.core.progress.reporters import choose_reporter
 
     return choose_reporter(not quiet)

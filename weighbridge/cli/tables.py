@@ -16,9 +16,9 @@ from weighbridge.cli.scaling import Scales, scaled
 from weighbridge.core.errors import DataError, ModelError
 from weighbridge.core.types import PyTree
 from weighbridge.data.checking import RowPolicy
-from weighbridge.data.sources.columns import check_present
 from weighbridge.data.sources.csv_file import count_csv_rows
 from weighbridge.data.sources.opening import open_source
+from weighbridge.data.sources.requested_columns import check_present
 from weighbridge.data.sources.source import Source
 from weighbridge.models.columns_read import columns_needed
 from weighbridge.models.response import check_responses

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from weighbridge.core.errors import MethodError
 from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.announcing import announce, announced
-from weighbridge.core.progress.rounds import Reporter, choose_reporter
+from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
 from weighbridge.data.checking import RowPolicy
 from weighbridge.data.fingerprint import Fingerprint

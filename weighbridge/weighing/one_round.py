@@ -13,7 +13,7 @@ import numpy as np
 
 from weighbridge.core import interrupts
 from weighbridge.core.errors import MethodError, ModelError
-from weighbridge.core.progress.rounds import Reporter
+from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree

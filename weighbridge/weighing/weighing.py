@@ -12,7 +12,7 @@ from typing import Any
 from weighbridge.core.errors import DataError
 from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.announcing import announce, announced
-from weighbridge.core.progress.rounds import Reporter, choose_reporter, is_watched
+from weighbridge.core.progress.reporters import Reporter, choose_reporter, is_watched
 from weighbridge.data.checking import RowPolicy, open_quarantine
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source

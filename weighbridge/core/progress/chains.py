@@ -116,7 +116,7 @@ def _words(done: int, total: int, warming: bool, divergent: int) -> str:
 
 
 def choose_chain_reporter(progress: bool | None) -> ChainReporter:
-    """The reporter of chains for ``progress``, like ``core.progress.rounds.choose_reporter``."""
+    """The reporter of chains for ``progress``, like ``core.progress.reporters.choose_reporter``."""
     if progress is False:
         return SilentChains()
     screen = choose_screen()

@@ -24,9 +24,9 @@ from weighbridge.data.feeds.looking import HELD_UP, Looks, passed_over
 from weighbridge.data.feeds.same_file import name_before, read_before
 from weighbridge.data.feeds.shapes import Shapes
 from weighbridge.data.feeds.taken import TakenFiles, place_within, restored
-from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of
 from weighbridge.data.sources.reading import NoRowsError
+from weighbridge.data.sources.requested_columns import not_numbers
 from weighbridge.data.values import LeftOut, num_rows
 
 # Files of lines, to which a writer can append.

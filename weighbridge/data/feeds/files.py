@@ -18,9 +18,9 @@ from weighbridge.data.feeds.base import (
 )
 from weighbridge.data.feeds.file_identity import shown
 from weighbridge.data.feeds.shapes import KEY, Shapes
-from weighbridge.data.sources.columns import not_numbers
 from weighbridge.data.sources.files import head_of_all, read_file
 from weighbridge.data.sources.reading import FileChangedError, NoRowsError, file_changed
+from weighbridge.data.sources.requested_columns import not_numbers
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, num_rows
 

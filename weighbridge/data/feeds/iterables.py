@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weighbridge.data.feeds.base import Cursor, Parcel, bad_cursor, from_offset, refuse_cursor
-from weighbridge.data.sources.columns import select
+from weighbridge.data.sources.requested_columns import select
 from weighbridge.data.values import LeftOut, TableReader, num_rows
 
 

@@ -21,8 +21,8 @@ from weighbridge.data.feeds.memory import MemoryFeed
 from weighbridge.data.feeds.redis_server import SCHEMES
 from weighbridge.data.feeds.redis_stream import RedisStream
 from weighbridge.data.feeds.streams import StreamFeed
-from weighbridge.data.sources.columns import check_request, select
 from weighbridge.data.sources.files import expand
+from weighbridge.data.sources.requested_columns import check_request, select
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import is_table, take_columns
 

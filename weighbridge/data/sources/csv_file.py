@@ -14,7 +14,6 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.optional import require
 from weighbridge.data.columns import NumpyArray
 from weighbridge.data.quarantine import Unread
-from weighbridge.data.sources.columns import Columns, Schema, check_present
 from weighbridge.data.sources.csv_header import MOST_COLUMNS, read_header
 from weighbridge.data.sources.csv_records import RawBlock, shorten, whole_records
 from weighbridge.data.sources.reading import (
@@ -25,6 +24,7 @@ from weighbridge.data.sources.reading import (
     file_changed,
     make_head,
 )
+from weighbridge.data.sources.requested_columns import Columns, Schema, check_present
 from weighbridge.data.sources.text_columns import (
     infer_kinds,
     infer_kinds_leniently,

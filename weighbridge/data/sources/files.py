@@ -10,12 +10,12 @@ from pathlib import Path
 
 from weighbridge.core.addresses import without_secrets
 from weighbridge.core.errors import DataError
-from weighbridge.data.sources.columns import Columns, Schema, nearest
 from weighbridge.data.sources.csv_file import read_csv
 from weighbridge.data.sources.json_lines_file import read_json_lines
 from weighbridge.data.sources.npz_file import read_npz
 from weighbridge.data.sources.parquet_file import read_parquet
 from weighbridge.data.sources.reading import Block, Head, Position, Reader
+from weighbridge.data.sources.requested_columns import Columns, Schema, nearest
 
 _READERS: dict[str, Callable[..., Reader]] = {
     ".csv": read_csv,

@@ -10,10 +10,10 @@ from weighbridge.core.errors import DataError
 from weighbridge.data.columns import NumpyArray
 from weighbridge.data.cutting import join
 from weighbridge.data.quarantine import Unread
-from weighbridge.data.sources.columns import Columns, Schema
 from weighbridge.data.sources.json_rows import RowParser, decode
 from weighbridge.data.sources.line_blocks import Line, LineBlock, first_line, line_blocks
 from weighbridge.data.sources.reading import Block, NoRowsError, Position, Reader, make_head
+from weighbridge.data.sources.requested_columns import Columns, Schema
 
 
 def read_json_lines(

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.sources.columns import Columns, Schema, check_present, select
 from weighbridge.data.sources.reading import Block, Position, Reader, make_head
+from weighbridge.data.sources.requested_columns import Columns, Schema, check_present, select
 from weighbridge.data.values import as_values, num_rows
 
 # Limits on the unpacked size: this many times the file size, or this many bytes, if larger.

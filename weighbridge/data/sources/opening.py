@@ -14,10 +14,16 @@ from jax import tree_util
 from weighbridge.core.errors import DataError
 from weighbridge.data.checking import RowPolicy
 from weighbridge.data.quarantine import Unread
-from weighbridge.data.sources.columns import Columns, Schema, check_request, not_numbers, select
 from weighbridge.data.sources.csv_file import read_csv
 from weighbridge.data.sources.files import check_file, expand, head_of_all, read_file
 from weighbridge.data.sources.reading import Block, Head
+from weighbridge.data.sources.requested_columns import (
+    Columns,
+    Schema,
+    check_request,
+    not_numbers,
+    select,
+)
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, TableReader, Values, is_table, num_rows, take_columns
 

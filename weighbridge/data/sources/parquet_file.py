@@ -9,8 +9,8 @@ from typing import Any
 from weighbridge.core.errors import DataError
 from weighbridge.core.optional import require
 from weighbridge.data.columns import is_numeric_arrow
-from weighbridge.data.sources.columns import Columns, Schema, check_present, select
 from weighbridge.data.sources.reading import Block, Position, Reader, file_changed, make_head
+from weighbridge.data.sources.requested_columns import Columns, Schema, check_present, select
 from weighbridge.data.values import as_values, refuse_duplicates
 
 BATCH_ROWS = 1 << 16

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from weighbridge.core.errors import DataError
 from weighbridge.data.quarantine import Unread
-from weighbridge.data.sources.columns import named
+from weighbridge.data.sources.requested_columns import named
 from weighbridge.data.values import Values
 
 Position = dict[str, int]

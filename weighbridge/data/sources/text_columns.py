@@ -11,8 +11,8 @@ import numpy as np
 from weighbridge.core.errors import DataError
 from weighbridge.core.optional import require
 from weighbridge.data.columns import NumpyArray, looks_numeric, row_name
-from weighbridge.data.sources.columns import Schema, cast
 from weighbridge.data.sources.csv_records import shorten
+from weighbridge.data.sources.requested_columns import Schema, cast
 from weighbridge.data.values import as_values
 
 # Maps the number of a row in its block to the name of its place in messages.

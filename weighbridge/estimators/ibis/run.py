@@ -28,7 +28,7 @@ from weighbridge.core.types import Array, Kernel, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed, anneal
-from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.annealing.memory_needed import check_memory
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.moves.walks import choose_mover, require_walkers
 from weighbridge.estimators.annealing.path import Path

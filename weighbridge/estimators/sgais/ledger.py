@@ -31,7 +31,7 @@ from weighbridge.core.thresholds import (
 from weighbridge.data.reservoir import Reservoir, Window
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed
-from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.annealing.memory_needed import check_memory
 from weighbridge.estimators.path_points import (
     LONGEST_PATH,
     WITH_TEMPERATURE,

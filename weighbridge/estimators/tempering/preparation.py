@@ -18,7 +18,7 @@ from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
 from weighbridge.estimators.annealing.labels import Labels
 from weighbridge.estimators.annealing.loop import Annealed, anneal
-from weighbridge.estimators.annealing.memory import check_memory
+from weighbridge.estimators.annealing.memory_needed import check_memory
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import (

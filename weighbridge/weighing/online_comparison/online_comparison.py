@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weighbridge.core import checkpoint_file
-from weighbridge.core.progress.rounds import CHECKING, WEIGHING, Reporter, telling
+from weighbridge.core.progress.reporters import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.turns import Turns
