@@ -353,7 +353,10 @@ def test_version_and_help():
         ("evidence my.py:needs one.csv", ["needs() in my.py fails", "without arguments"]),
         ("evidence other.py:x one.csv", ["no file 'other.py'"]),
         ("evidence my.py:mean table.csv", ["KeyError: 'v'"]),
-        ("evidence my.py:mean one.csv --standardise", ["every column except the target", "--target"]),
+        (
+            "evidence my.py:mean one.csv --standardise",
+            ["every column except the target", "--target"],
+        ),
         ("evidence linear@a,z table.csv --target out", ["no column 'z'", "a, b, out"]),
         ("compare linear linear@z table.csv --target out", ["no column 'z'", "a, b, out"]),
         ("compare linear linear@name named.csv --target out", ["'name' was left out", "numbers"]),
