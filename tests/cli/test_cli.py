@@ -353,7 +353,10 @@ def test_version_and_help():
         ("evidence my.py:needs one.csv", ["needs() in my.py fails", "without arguments"]),
         ("evidence other.py:x one.csv", ["no file 'other.py'"]),
         ("evidence my.py:mean table.csv", ["KeyError: 'v'"]),
-        ("evidence my.py:mean one.csv --standardise", ["every column but the target", "--target"]),
+        (
+            "evidence my.py:mean one.csv --standardise",
+            ["every column except the target", "--target"],
+        ),
         ("evidence linear@a,z table.csv --target out", ["no column 'z'", "a, b, out"]),
         ("compare linear linear@z table.csv --target out", ["no column 'z'", "a, b, out"]),
         ("compare linear linear@name named.csv --target out", ["'name' was left out", "numbers"]),
@@ -450,7 +453,7 @@ def ctrl_c(monkeypatch):
 @pytest.mark.usefixtures("folder", "ctrl_c")
 def test_an_interrupt_shows_what_there_is():
     result = run("evidence gaussian one.csv --save partial", *SMALL, code=130)
-    assert "interrupted: the run was stopped early" in result.stdout
+    assert "interrupted: the run was stopped" in result.stdout
     assert "(sgais, 50 observations" in result.stdout
     assert Evidence.load("partial").status is weighbridge.Status.INTERRUPTED
 

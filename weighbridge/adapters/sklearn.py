@@ -247,8 +247,8 @@ class WeighbridgeRegressor(RegressorMixin, _WeighingEstimator):
         make = regression if self.models is None else self.models
         models = make(num_features) if callable(make) else make
         functions = REGRESSION_FUNCTIONS if self.models is None else self._named_functions(models)
-        told = {name: Moments(functions[name]) for name in models}
-        return Weigher(models, told, self.method, self.seed, self.prior_odds)
+        moments = {name: Moments(functions[name]) for name in models}
+        return Weigher(models, moments, self.method, self.seed, self.prior_odds)
 
     def _named_functions(self, models: Mapping[str, Model]) -> Mapping[str, Function]:
         if callable(self.functions):

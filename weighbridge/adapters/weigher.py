@@ -179,15 +179,15 @@ class Moments:
 
     def __call__(self, parameters: Any, row: Any) -> Array:
         """The mean, and then the variance."""
-        told = self.function(parameters, row)
-        known = isinstance(told, dist.Distribution)
-        mean = jnp.asarray(told.mean if known else told, float)
+        prediction = self.function(parameters, row)
+        known = isinstance(prediction, dist.Distribution)
+        mean = jnp.asarray(prediction.mean if known else prediction, float)
         if mean.shape:
             raise ModelError(
                 f"A function must give one number, or the distribution of one, for each row; its "
                 f"shape is {mean.shape}."
             )
-        return jnp.stack([mean, jnp.asarray(told.variance if known else 0.0, float)])
+        return jnp.stack([mean, jnp.asarray(prediction.variance if known else 0.0, float)])
 
 
 def class_probabilities(values: list[np.ndarray], log_weights: list[np.ndarray]) -> np.ndarray:

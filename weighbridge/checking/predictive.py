@@ -224,7 +224,7 @@ def _value(name: str, function: Statistic, column: np.ndarray) -> float:
 
 
 def _all_rows(model: Model, data: Any) -> PyTree:
-    """Every observation; repeated rows are repeated as often as their weight says."""
+    """All observations; a row with weight k appears k times."""
     if model.log_likelihood is None:
         return take_columns(data).values
     values, weight = rows_of(model, data)

@@ -45,12 +45,12 @@ class Sensitivity(Tabular, Shown):
     Attributes:
         prior: for each scalar entry, how far its marginal moves when the prior is raised to a
             power: the cumulative Jensen-Shannon distance for each doubling of the power.
-        likelihood: likewise for the likelihood.
+        likelihood: the same for a power of the likelihood.
         evidence_prior_slope: change of the log evidence for a change of the log of the prior's
             power, in nats; a normalised prior, raised to the power c and normalised again, changes
             the log evidence by about log(c) times this.
         evidence_prior_error: its Monte Carlo standard error.
-        evidence_likelihood_slope: likewise for the likelihood's power (not normalised again).
+        evidence_likelihood_slope: the same for the power of the likelihood (not normalised again).
         evidence_likelihood_error: its Monte Carlo standard error.
     """
 

@@ -54,7 +54,7 @@ def weigh(
 ) -> dict[str, Evidence]:
     """The evidence of each model; without a tolerance, one pass over the table serves all."""
     loaded = load_all(specs)
-    chosen, told = choose(method, [requested.model for requested in loaded.values()])
+    chosen, remarks = choose(method, [requested.model for requested in loaded.values()])
     limits.check(chosen)
     check_comparable(loaded, table)
     source = table.open(loaded, on_bad_row)
@@ -109,7 +109,7 @@ def weigh(
         if "column 'y'" in str(error) and "y" not in first:  # zoo models call the target 'y'
             error.add_note(f"Here 'y' is the target, column {table.target!r}.")
         raise
-    return {n: replace(r, diagnostics=r.diagnostics | told) for n, r in results.items()}
+    return {n: replace(r, diagnostics=r.diagnostics | remarks) for n, r in results.items()}
 
 
 def _lag(
@@ -164,8 +164,8 @@ def _measure(source: Source, table: InputTable, loaded: Loaded) -> Scales:
         if any(requested.model is not None for requested in loaded.values()):
             error.add_note("Columns declared as int in --schema are not standardised.")
         raise
-    told = ", ".join(f"{name} ({m:.4g}, {s:.4g})" for name, (m, s) in scales.items())
-    note(f"standardised, with column (mean, standard deviation): {told}")
+    remarks = ", ".join(f"{name} ({m:.4g}, {s:.4g})" for name, (m, s) in scales.items())
+    note(f"standardised, with column (mean, standard deviation): {remarks}")
     note("the evidence refers to the standardised columns")
     return scales
 

@@ -95,7 +95,7 @@ def stopping(stop: threading.Event, say: Callable[[str], None]) -> Iterator[None
         if stop.is_set():
             stop_at_once()
         stop.set()
-        say("stopping; once more to stop at once")
+        say("stopping; a second signal stops at once")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -49,11 +49,11 @@ class PeekedFeed:
         self.seekable, self.num_rows = feed.seekable, feed.num_rows
         self._taken: list[Parcel | None] = []
         self._rest = feed.read()
-        tells = getattr(feed, "no_rows", None)
+        columns_at = getattr(feed, "no_rows", None)
         self.first: Columns | None = None
-        if cursor is not None and tells is not None:
+        if cursor is not None and columns_at is not None:
             check_cursor(cursor, feed.describe())
-            self.first = tells(cursor)
+            self.first = columns_at(cursor)
         if self.first is not None:
             return
         for parcel in self._rest:

@@ -121,10 +121,10 @@ def watch(
 
         *names, source = models_and_source
         chosen = choose_method(method, particles, islands, None, batch_size, reservoir, half_life)
-        looks = None
+        detector = None
         if changes is not WhatToDo.OFF:
             restarts = changes is WhatToDo.RESTART
-            looks = Changes(
+            detector = Changes(
                 false_alarm_rate,
                 "restart" if restarts else "keep",
                 compete=changes is WhatToDo.COMPETE,
@@ -135,7 +135,7 @@ def watch(
             follow,
             identifier,
             on_bad_row.value,
-            looks,
+            detector,
             Keeping(keep, every_rows, every_seconds),
         )
         table = InputTable(source, target, features, schema=schema)

@@ -37,9 +37,9 @@ def check_transform(model: Model, position: np.ndarray, samples: dict[str, np.nd
     }
     worst = max(errors, key=errors.__getitem__)
     passed = errors[worst] <= ROUND_TRIP and float(edge.mean()) <= MANY_AT_EDGE
-    found = f"there and back to {errors[worst]:.1g}"
+    found = f"inverse exact to {errors[worst]:.1g}"
     if errors[worst] > ROUND_TRIP:
-        found = f"{worst!r} comes back changed, by {errors[worst]:.2g} of itself"
+        found = f"the inverse changes {worst!r}, by {errors[worst]:.2g} of itself"
     elif edge.any():
         found = f"{edge.mean():.0%} of prior draws round to the edge of their support"
     return Check(
@@ -65,9 +65,9 @@ def check_prior(values: np.ndarray) -> Check:
     return Check(
         "prior",
         bad == 0,
-        f"not finite at {bad} of {len(values)} draws of its own"
+        f"not finite at {bad} of {len(values)} draws from the prior"
         if bad
         else f"log density {values.min():.4g} to {values.max():.4g}",
-        "The prior's density must be finite where it draws: look for scales that are zero or "
+        "The prior density must be finite at its own draws: look for scales that are zero or "
         "overflow in functions of other parameters, and for draws at the edge of their support.",
     )

@@ -173,7 +173,7 @@ def integrate(
     )
 
 
-class WeightTarget(NamedTuple):
+class DrawWeights(NamedTuple):
     """The target of the importance weights.
 
     Attributes:
@@ -190,7 +190,7 @@ class WeightTarget(NamedTuple):
         return self.density is not None or self.domain is not None
 
 
-def _target_and_source(over: Any, proposal: Any) -> tuple[WeightTarget, Domain]:
+def _target_and_source(over: Any, proposal: Any) -> tuple[DrawWeights, Domain]:
     """The target of the importance weights, and the domain of the draws."""
     # NumPyro distributions are callable too.
     if callable(over) and not isinstance(over, dist.Distribution):
@@ -199,12 +199,12 @@ def _target_and_source(over: Any, proposal: Any) -> tuple[WeightTarget, Domain]:
                 "integrate cannot draw from a log density: give a proposal to draw from, such as "
                 "proposal=dist.StudentT(3.0)."
             )
-        return WeightTarget(density=over), domain_of(proposal, "proposal")
+        return DrawWeights(density=over), domain_of(proposal, "proposal")
     domain = domain_of(over, "over")
     if proposal is not None:
-        return WeightTarget(domain=domain), domain_of(proposal, "proposal")
+        return DrawWeights(domain=domain), domain_of(proposal, "proposal")
     # The integral over a box is the mean times the volume, which enters as a weight.
-    return WeightTarget(domain=domain if isinstance(domain, Box) else None), domain
+    return DrawWeights(domain=domain if isinstance(domain, Box) else None), domain
 
 
 # --- sums -----------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _evaluate(
 
 def _terms(
     function: Callable[[Any], Any],
-    target: WeightTarget,
+    target: DrawWeights,
     source_domain: Domain,
     source: Any,
     num: int | None,
@@ -278,7 +278,7 @@ def _terms(
     return heights, log_weights
 
 
-def _combine(heights: np.ndarray, log_weights: np.ndarray, target: WeightTarget) -> Integral:
+def _combine(heights: np.ndarray, log_weights: np.ndarray, target: DrawWeights) -> Integral:
     """Combine the replicates to one estimate with its diagnostics."""
     self_normalised = target.density is not None
     value, std_error = _joint(heights, log_weights, self_normalised)
