@@ -1,4 +1,4 @@
-"""What an estimator gives back: the log evidence with its error, the path, the posterior."""
+"""The result of an estimator: the log evidence with its error, the path, the posterior."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.evidence.1"
-# A standard error below this is lost in rounding.
+# Smaller standard errors are lost in rounding.
 SMALL_ERROR = 1e-9
 
 
@@ -60,7 +60,7 @@ class Trace(Tabular, Shown, Mapping[str, np.ndarray]):
         return self._columns[name]
 
     def __getattr__(self, name: str) -> np.ndarray:
-        if name.startswith("_"):  # also _columns itself, while a copy is being made
+        if name.startswith("_"):  # also _columns itself, during copying
             raise AttributeError(name)
         if name not in self._columns:
             raise AttributeError(f"The trace has the columns {list(self._columns)}, not {name!r}.")
@@ -84,26 +84,26 @@ class Trace(Tabular, Shown, Mapping[str, np.ndarray]):
         return Page(repr(self), table.columns, table.texts())
 
     def _small_figure(self) -> None:
-        """None: it is drawn as part of its evidence."""
+        """None: the path is drawn in the figure of its evidence."""
 
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence(Shown):
-    """The log evidence of a model, with everything that was learned on the way.
+    """The log evidence of a model, with its error, path, posterior and diagnostics.
 
     Attributes:
         log_evidence: log of the marginal likelihood, in nats.
         std_error: its standard error; NaN when it cannot be stated.
-        num_observations: rows that were weighed, repeated rows counted.
+        num_observations: number of rows, repeated rows counted.
         method: name of the estimator.
         trace: the path, one entry per chunk or temperature; of the first round of islands, if a
             tolerance asked for several.
         samples: posterior draws by parameter name, the draw along the first axis.
         log_weights: their normalised log weights.
-        diagnostics: what the estimator measured about itself.
+        diagnostics: measurements of the estimator about its run.
         flags: every reason for caution; empty if there is none.
-        elapsed: seconds of wall clock.
+        elapsed: seconds of wall-clock time.
         fingerprint: of the rows that were weighed; ``wb.compare`` refuses results whose data
             differ. None where the rows are not known, as in files of older versions.
     """
@@ -122,12 +122,12 @@ class Evidence(Shown):
 
     @property
     def status(self) -> Status:
-        """The gravest flag, or ``Status.OK``."""
+        """The most serious flag, or ``Status.OK``."""
         return self.flags[0] if self.flags else Status.OK
 
     @property
     def caution(self) -> str:
-        """The reasons for caution in a few words, as headings have them; empty if there is none.
+        """The reasons for caution in a few words, for headings; empty if there are none.
 
         >>> flags = (Status.ISLANDS_DISAGREE, Status.LOW_ESS)
         >>> Evidence(-1.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), flags=flags).caution
@@ -140,7 +140,7 @@ class Evidence(Shown):
         power = self.diagnostics.get("power_reached", 1.0)
         reached = "" if power >= 1 else f" at power {power:.3g}"
         about = [self.method]
-        if self.num_observations:  # a total log-likelihood has none that could be counted
+        if self.num_observations:  # unknown for a total log-likelihood
             skipped = left_out(self.rows_skipped, self.rows_quarantined)
             about.append(f"{counted(self.num_observations)}{skipped}")
         about.append(f"{self.elapsed:.1f} s")
@@ -175,32 +175,32 @@ class Evidence(Shown):
 
     @property
     def rows_quarantined(self) -> int:
-        """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
+        """Bad rows that were written to a file, with ``on_bad_row="quarantine"``."""
         return int(self.diagnostics.get("rows_quarantined", 0))
 
     @property
     def columns_left_out(self) -> list[str]:
-        """Columns of the data that do not hold numbers, which the model did not read."""
+        """Columns of the data that do not hold numbers; the model did not read them."""
         return list(self.diagnostics.get("columns_left_out", ()))
 
     @property
     def files_left_out(self) -> list[str]:
-        """What is wrong with files that could not be read, or not to their end: set aside."""
+        """Errors of files that could not be read, or not to their end, and were set aside."""
         return list(self.diagnostics.get("files_left_out", ()))
 
     @property
     def remarks(self) -> list[str]:
-        """What else to know: columns left out, scales that make the run slow, what auto chose."""
+        """Further remarks: columns left out, scales that slow the run, the method "auto" chose."""
         largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
         names = (*largest, "scale_remark", "chosen")
-        told = (str(self.diagnostics.get(name, "")) for name in names)
+        texts = (str(self.diagnostics.get(name, "")) for name in names)
         files = [f"set aside: {reason}" for reason in self.files_left_out]
-        return [*files, *columns_remark(self.columns_left_out), *filter(None, told)]
+        return [*files, *columns_remark(self.columns_left_out), *filter(None, texts)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
 
-        They are shuffled: an order by island would look like a chain that does not mix.
+        They are shuffled: sorted by island they would look like a chain that does not mix.
 
         >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), {"a": np.arange(2.0)}, np.zeros(2))
         >>> sorted(posterior.resample(4)["a"].tolist())
@@ -216,8 +216,8 @@ class Evidence(Shown):
         """Posterior mean, standard deviation and intervals of every parameter.
 
         Two intervals hold the probability: the equal-tailed one, between the quantiles that the
-        columns name, and the highest-density interval (HDI), the shortest there is. Reasons for
-        caution stand below.
+        columns name, and the highest-density interval (HDI), the shortest one. Reasons for
+        caution are printed below.
 
         Args:
             probability: mass inside the intervals.
@@ -271,12 +271,12 @@ class Evidence(Shown):
         return Prediction(draws, None if inputs is None else draws.shape[1])
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """The path: along the rows seen, or along the annealing steps; and the answer beside it.
+        """The path, along the rows seen or along the annealing steps, together with the answer.
 
-        Where the path does not end at the answer, a line above says why.
+        If the path does not end at the answer, a line above explains why.
 
         Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each panel.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes per panel.
 
         >>> trace = Trace(power=np.array([0.1, 1.0]), log_evidence=np.array([-1.0, -9.0]),
         ...               ess=np.array([32.0, 40.0]))
@@ -303,12 +303,12 @@ class Evidence(Shown):
 
         Args:
             names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all, or every
-                parameter's first entries where there are more than eight.
-            truths: values to mark, by parameter or entry; those of a parameter in its shape.
-            labels: what to call parameters or entries, instead of their names.
-            units: what parameters or entries are measured in.
+                parameter's first entries if there are more than eight.
+            truths: values to mark, by parameter or entry; for a parameter, an array of its shape.
+            labels: other names of parameters or entries.
+            units: units of measurement of parameters or entries.
             axes: where to draw: an empty matplotlib figure or subfigure, or n x n axes.
-            probability: mass of the highest density that is shaded, beside half of it.
+            probability: mass of the shaded highest-density region; an inner one holds half.
 
         >>> draws = {"w": np.random.default_rng(0).normal(size=(50, 9))}
         >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), draws, np.zeros(50))
@@ -337,11 +337,11 @@ class Evidence(Shown):
         num_samples: int = 1000,
         seed: int = 0,
     ) -> Any:
-        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData beside 0.x.
+        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData (0.x).
 
         Args:
             model: adds the log-likelihood of every row, for ``az.loo``.
-            data: the observations, in memory; without a model they are added as they are.
+            data: the observations, in memory; without a model they are added unchanged.
             num_samples: draws, resampled by their weights.
             seed: the same seed gives the same draws.
         """
@@ -378,8 +378,8 @@ class Evidence(Shown):
     def load(cls, path: str | Path) -> Evidence:
         """Read a result that ``save`` wrote.
 
-        What is damaged, or cannot be a result, is refused with a ``CheckpointError``; nothing in
-        the file is run. The digest guards against damage, not against attackers: whoever can write
+        A damaged file, or one that cannot be a result, raises a ``CheckpointError``; no code in
+        the file is run. The digest protects against damage, not against attackers: who can write
         the file can write other numbers into it.
         """
         arrays, metadata = checkpoint_file.read(path, SCHEMA)
@@ -389,7 +389,7 @@ class Evidence(Shown):
             for full_name in metadata["order"]:
                 group, _, name = full_name.partition("/")
                 groups.setdefault(group, {})[name] = arrays[full_name]
-            seen = metadata.get("fingerprint")  # older files have none
+            seen = metadata.get("fingerprint")  # missing in older files
             return cls(
                 log_evidence=float(metadata["log_evidence"]),
                 std_error=float(metadata["std_error"]),
@@ -405,7 +405,7 @@ class Evidence(Shown):
             )
 
     def to_json(self) -> str:
-        """The numbers, without draws, as one line of JSON; what is unknown is null."""
+        """The numbers, without draws, as one line of JSON; unknown numbers are null."""
         return json.dumps(
             {
                 "log_evidence": self.log_evidence if math.isfinite(self.log_evidence) else None,
@@ -422,7 +422,7 @@ class Evidence(Shown):
 
 
 def caution_of(flags: Sequence[Status]) -> str:
-    """Flags in a few words; the result itself says what they mean and what to do.
+    """Flags in a few words; the result itself has their meanings and remedies.
 
     >>> caution_of([Status.ISLANDS_DISAGREE]), caution_of([])
     ('caution: islands disagree', '')
@@ -431,7 +431,7 @@ def caution_of(flags: Sequence[Status]) -> str:
 
 
 def counted(observations: int) -> str:
-    """So many observations, in words.
+    """The number of observations, in words.
 
     >>> counted(1), counted(2000)
     ('1 observation', '2,000 observations')
@@ -440,7 +440,7 @@ def counted(observations: int) -> str:
 
 
 def digits_of_error(error: float) -> str:
-    """A standard error with two digits; one that is lost in rounding is called small.
+    """A standard error with two digits; below the rounding limit it is given as "< 1e-9".
 
     >>> [digits_of_error(error) for error in (0.0123, 250.0, 3e-7, 1e-12, math.nan)]
     ['0.012', '250', '3.0e-07', '< 1e-9', 'unknown']
@@ -453,7 +453,7 @@ def digits_of_error(error: float) -> str:
 
 
 def left_out(skipped: int, quarantined: int) -> str:
-    """How a text goes on that has told the observations.
+    """The rest of a text about observations: how many were skipped and quarantined.
 
     >>> left_out(2, 0), left_out(0, 1000), left_out(0, 0)
     (', 2 skipped', ', 1,000 quarantined', '')
@@ -463,7 +463,7 @@ def left_out(skipped: int, quarantined: int) -> str:
 
 
 def _digits(value: float, error: float | None = None) -> str:
-    """A number with the digits that its error allows (or, for an error, two of them)."""
+    """A number with the digits that its error allows (for an error itself, two digits)."""
     scale = abs(value) if error is None else error
     if not math.isfinite(scale):
         return f"{value:.2f}"
