@@ -1,4 +1,4 @@
-"""Markov chains under way: blocks of steps of one compiled program, warmed up as Stan does it."""
+"""Markov chains: blocks of steps of one compiled program, with Stan's warm-up."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from weighbridge.sampling.warmup.dual_averaging import DualAveraging, first_step
 from weighbridge.sampling.warmup.metric import Spread
 from weighbridge.sampling.warmup.windows import plan_windows
 
-# Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
-# should take: an interrupt waits for its end.
+# Limits of a block: its number of steps, the numbers in its draws, and its time in
+# seconds, because an interrupt waits for the end of a block.
 SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17
 BLOCK_SECONDS = 0.2
-# Positions that are tried before a chain gives up, in the cube [-2, 2]^D as in Stan.
+# Number of initial positions tried in the cube [-2, 2]^D, as in Stan, before an error is raised.
 START_TRIES = 100
 START_WIDTH = 2.0
 
-# Told the chain, iterations done, and divergences since the warm-up.
+# A progress callback: the chain, iterations done, and divergences since the warm-up.
 Report = Callable[[int, int, int], None]
 
 
 @travels()
 @dataclass(frozen=True)
 class Warmup:
-    """What a warm-up learns.
+    """The settings of a warm-up.
 
     Args:
         metric: "diagonal", "dense", or "unit" to keep the kernel's own scale.
-        target_acceptance: that the step size is tuned to; by default the kernel's own.
+        target_acceptance: target for tuning the step size; by default the kernel's own.
 
     >>> Warmup(metric="dense").metric
     'dense'
@@ -62,14 +62,14 @@ class Warmup:
 
 
 class Chain(NamedTuple):
-    """A chain between two steps: a pytree.
+    """The state of a chain between two steps; a pytree.
 
     Attributes:
-        kernel: with the step size and metric in use.
-        state: of the kernel.
-        averaging: how the step size of each kernel that is ``tunable`` is tuned.
-        spread: how the metric is learned.
-        energy: of the last step, where the kernel tells it; NaN before the first.
+        kernel: the kernel with the step size and metric in use.
+        state: the state of the kernel.
+        averaging: the tuning of the step size of each kernel in ``tunable``.
+        spread: the estimate of the metric.
+        energy: energy of the last step, if the kernel reports it; NaN before the first step.
     """
 
     kernel: Any
@@ -80,12 +80,12 @@ class Chain(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What is learned from the steps of a block; numbers, so that no phase is traced anew.
+    """What is learned from the steps of a block; as numbers, so that no phase needs a new trace.
 
     Attributes:
-        tunes: whether step sizes are.
-        learns: whether the metric is.
-        wanted: acceptance that step sizes are tuned to; 0 for that which each kernel wants.
+        tunes: whether step sizes are tuned.
+        learns: whether the metric is learned.
+        wanted: target acceptance of the step sizes; 0 for each kernel's own target.
     """
 
     tunes: Any
@@ -97,12 +97,12 @@ DRAWING = Phase(False, False, 0.0)
 
 
 def is_tunable(kernel: Any) -> bool:
-    """Whether a warm-up tunes the step size of a kernel itself, not of kernels in it."""
+    """Whether a warm-up tunes the step size of the kernel itself, not only of kernels inside it."""
     return kernel.target_acceptance is not None
 
 
 def has_metric(kernel: Any) -> bool:
-    """Whether a warm-up learns a metric for a kernel."""
+    """Whether a warm-up learns a metric for the kernel."""
     return is_tunable(kernel) and hasattr(kernel, "scale")
 
 
@@ -132,13 +132,13 @@ def advance(
     *,
     size: int,
 ) -> tuple[Chain, Array, Any, Array]:
-    """Take ``count`` times ``thin`` steps; of each ``thin`` the last position and info are kept.
+    """Make ``count`` times ``thin`` steps, and keep every ``thin``-th position and info.
 
-    The random numbers of a step follow from the chain's key and the number of the step, so that
-    it does not matter how steps are cut into blocks.
+    The chain's key and the number of a step determine its random numbers, so that the division
+    into blocks does not matter.
 
     Returns:
-        The chain, the positions and infos that are kept, and for each of them the moments of the
+        The chain, the kept positions and infos, and for each of them the moments of the
         energies of its ``thin`` steps.
     """
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
@@ -174,11 +174,11 @@ def advance(
 
 
 def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
-    """Tune the step size and take the draw into the metric, if the phase says so."""
+    """Tune the step size and update the metric with the draw, if the phase requires it."""
     kernel, state, averagings, spread, _ = chain
     tuned, learned = [], []
-    told = zip(kernel.tunable(), averagings, kernel.tunable_acceptance(info))
-    for part, averaging, (acceptance, moved) in told:
+    parts = zip(kernel.tunable(), averagings, kernel.tunable_acceptance(info))
+    for part, averaging, (acceptance, moved) in parts:
         mean = jnp.mean(jnp.nan_to_num(acceptance))
         wanted = jnp.where(phase.wanted > 0, phase.wanted, part.target_acceptance)
         tunes = jnp.logical_and(phase.tunes, moved)
@@ -193,26 +193,26 @@ def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
 
 
 def _either(before: Any, info: Any) -> Any:
-    """The later info; what was true at any step of several stays true."""
+    """The later info; a flag that was true at any step stays true."""
     return jax.tree_util.tree_map(
         lambda old, new: old | new if new.dtype == bool else new, before, info
     )
 
 
 def _first(infos: Any, count: int) -> Any:
-    """The infos of so many steps, on the host."""
+    """The infos of the first ``count`` steps, on the host."""
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:count], infos)
 
 
 class ChainRun:
-    """One chain on the host: its warm-up, its draws, and where it stands.
+    """One chain on the host: its warm-up, its draws, and its state.
 
     Attributes:
-        chain: between two steps, as NumPy arrays or JAX's.
-        num_done: steps so far, those of the warm-up and thinned ones included.
+        chain: its state between two steps, as NumPy or JAX arrays.
+        num_done: number of steps so far, including warm-up and thinned steps.
         positions: blocks of draws.
         infos: blocks of their infos.
-        energies: blocks of the moments of the energies of the steps that led to each draw.
+        energies: blocks of the moments of the energies of the steps before each draw.
     """
 
     def __init__(self, number: int, seed: int, target: Target, kernel: Kernel) -> None:
@@ -229,11 +229,11 @@ class ChainRun:
 
     @property
     def num_draws(self) -> int:
-        """Draws so far."""
+        """Number of draws so far."""
         return sum(len(block) for block in self.positions)
 
     def start(self, initial: np.ndarray | None, num_walkers: int | None, warmup: Warmup) -> None:
-        """Find a place to start from."""
+        """Find a starting position."""
         kernel = self.chain.kernel
         dimension = self.target.model.dimension
         kernel = _with_step_sizes(kernel, [part.step_size for part in kernel.tunable()])
@@ -262,7 +262,7 @@ class ChainRun:
         )
 
     def warm_up(self, num_warmup: int, warmup: Warmup, go_on: Callable[[], bool]) -> bool:
-        """Tune the kernel; False if the run was told to stop."""
+        """Tune the kernel; False if the run was asked to stop."""
         if not num_warmup:
             return True
         kernel = self.chain.kernel
@@ -274,7 +274,8 @@ class ChainRun:
         for number, window in enumerate(windows):
             learns = window.learns_metric and has_metric(kernel) and warmup.metric != "unit"
             if not is_tunable(kernel) and 0 < number < len(windows) - 1:
-                # Kernels in blocks may begin far off: average anew from where they have come to.
+                # Kernels in blocks may start far from their target: restart the average from the
+                # tuned values.
                 self._take_average()
                 self._begin_tuning()
             if not self._advance(window.length, Phase(True, learns, wanted), go_on):
@@ -285,9 +286,9 @@ class ChainRun:
         return True
 
     def _take_average(self) -> None:
-        """Take over the averaged step sizes."""
+        """Use the averaged step sizes."""
         chain = self.chain
-        # A block of a random scan may have had no turn.
+        # A block of a random scan may not have been updated.
         sizes = [
             np.exp(np.asarray(averaging.log_average)) if averaging.num_updates else part.step_size
             for part, averaging in zip(chain.kernel.tunable(), chain.averaging)
@@ -295,13 +296,13 @@ class ChainRun:
         self.chain = chain._replace(kernel=_with_step_sizes(chain.kernel, sizes))
 
     def draw(self, num_draws: int, thin: int, go_on: Callable[[], bool]) -> bool:
-        """Take draws and keep them; False if the run was told to stop."""
+        """Make draws and keep them; False if the run was asked to stop."""
         return self._advance(num_draws, DRAWING, go_on, thin=thin, kept=True)
 
     def _begin_tuning(self) -> None:
-        """The first step size of a window, and dual averaging from there."""
+        """Find the first step size of a window, and start dual averaging from it."""
         kernel, stretch = self.chain.kernel, 1.0
-        # Kernels in blocks begin at the step sizes that they were given.
+        # Kernels in blocks start at the step sizes that they were given.
         if is_tunable(kernel) and kernel.uses_gradient:
             key_data = self._generator(Stream.STARTS, self.num_done + 1)
             numbers = key_data.integers(0, 2**32, 2, np.uint32)
@@ -353,7 +354,7 @@ class ChainRun:
         return True
 
     def _block_steps(self) -> int:
-        """Steps of a block at most: of the size of a position alone, so that none is retraced."""
+        """Largest number of steps of a block; depends only on the position, to avoid new traces."""
         numbers = int(np.size(self.chain.state.position))
         return min(max(BLOCK_NUMBERS // numbers, SMALLEST_BLOCK), LARGEST_BLOCK)
 
@@ -369,7 +370,7 @@ class ChainRun:
         return generator.integers(0, 2**32, 2, np.uint32)
 
     def _generator(self, stream: Stream, step: int = 0) -> np.random.Generator:
-        """Named by seed, stream, chain and step."""
+        """A generator for the seed, stream, chain and step."""
         return random_numbers(self._seed, stream, self.number, step)
 
     # --- saved and resumed bit for bit ---------------------------------------------------
@@ -379,7 +380,7 @@ class ChainRun:
         return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(self.chain)]
 
     def restore(self, leaves: list[np.ndarray], num_done: int) -> None:
-        """Stand where ``state`` was taken; ``start`` has set up the structure."""
+        """Restore the numbers of ``state``; ``start`` has set up the structure."""
         old, structure = jax.tree_util.tree_flatten(self.chain)
         if [_layout(leaf) for leaf in old] != [_layout(leaf) for leaf in leaves]:
             raise MethodError(
@@ -388,15 +389,14 @@ class ChainRun:
             )
         if any(_runs_off(leaf) and not _runs_off(first) for first, leaf in zip(old, leaves)):
             raise MethodError(
-                "The saved chains cannot be gone on with: where they stand is not a number, or "
-                "infinite. Draw anew."
+                "The saved chains cannot be continued: their state is NaN or infinite. Draw again."
             )
         self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
         self.num_done = num_done
 
 
 def _with_step_sizes(kernel: Kernel, sizes: list[Any]) -> Any:
-    """A kernel with these step sizes of those that are tunable."""
+    """A kernel with these step sizes for its tunable kernels."""
     parts: list[Any] = list(kernel.tunable())
     tuned = (replace(part, step_size=np.asarray(size, float)) for part, size in zip(parts, sizes))
     return kernel.with_tunable(tuple(tuned))
@@ -409,19 +409,19 @@ def _averaging(kernel: Any, stretch: float = 10.0) -> tuple[DualAveraging, ...]:
 
 
 def _runs_off(leaf: Any) -> bool:
-    """Whether some number is NaN or +inf; -inf is the log of a density that is zero."""
+    """Whether some number is NaN or +inf; -inf is the log of a zero density."""
     array = np.asarray(leaf)
     return bool(np.isnan(array).any() or np.isposinf(array).any())
 
 
 def _layout(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of an array, or of a number in place of one."""
+    """Shape and type of an array or a number."""
     array = np.asarray(leaf)
     return array.shape, array.dtype
 
 
 def _as_metric(scale: Any, dimension: int, warmup: Warmup) -> np.ndarray:
-    """A kernel's scale in the shape that will be learned."""
+    """A kernel's scale in the shape that the warm-up learns."""
     scale = np.asarray(scale, float)
     if warmup.metric == "dense":
         return np.asarray(scale if scale.ndim == 2 else np.diag(np.broadcast_to(scale, dimension)))
