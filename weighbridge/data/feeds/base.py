@@ -100,8 +100,8 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
         return parcel
     if offset > (rows := num_rows(parcel.values)):
         raise DataError(
-            f"Reading was to go on after row {offset} of a block that has {rows}: the source is "
-            "not what it was. Restore it, or start anew."
+            f"Reading should continue after row {offset} of a block that has {rows}: the source "
+            "has changed. Restore it, or start again."
         )
     rest = slice_rows(parcel.values, offset, None)
     unread = unread_between(parcel.unread, offset, offset + num_rows(rest))

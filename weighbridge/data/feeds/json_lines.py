@@ -115,8 +115,8 @@ class JsonLinesFeed:
             mark = None if place is None else place.mark
             if mark is not None and not mark.holds_for(file.fileno()):
                 raise DataError(
-                    f"The file does not begin with the {mark.size} bytes that were read: it is not "
-                    "what it was. Restore it, or start anew."
+                    f"The file does not begin with the {mark.size} bytes that were read: it has "
+                    "changed. Restore it, or start again."
                 )
             first = first_line(file)
             if first is None:
