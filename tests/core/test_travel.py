@@ -118,7 +118,7 @@ def test_what_cannot_be_pickled_is_left_out_with_a_remark():
     assert came.remarks[1].startswith("kernel was left out when this Posterior was pickled")
     assert came.remarks[1] in came.warnings
     assert same(came.samples, posterior().samples)
-    with pytest.raises(wb.MethodError, match="or pickled, without its model"):
+    with pytest.raises(wb.MethodError, match="or unpickled without its model"):
         came.extend(10)
     assert posterior().extend(10) == copy.deepcopy(posterior()).extend(10) == 10
 

@@ -236,7 +236,7 @@ def test_row_numbers_in_messages_after_a_seek(tmp_path):
     stream = chunks(open_feed(tmp_path / "d.jsonl"), 25)
     first = next(stream)
     for rest in (stream, chunks(open_feed(tmp_path / "d.jsonl"), 25, first.cursor)):
-        with refuses("d.jsonl", "Line 51", "no JSON object"):
+        with refuses("d.jsonl", "Line 51", "not a JSON object"):
             list(rest)
 
 
@@ -280,7 +280,7 @@ def test_a_file_that_is_not_what_it_was(tmp_path):
         path = make(tmp_path)
         place = next(chunks(open_feed(path), 30)).cursor
         change(path)
-        with refuses(path.name, "not what it was"):
+        with refuses(path.name, "has changed"):
             list(chunks(open_feed(path), 30, place))
 
 
@@ -445,7 +445,7 @@ def test_bad_lines_follow_the_row_policy(tmp_path):
         assert [(n.kind, n.identifier) for n in told] == [
             ("unreadable", number) for number in (4, 5, 41, 42, 43)
         ]
-        says = ["no JSON object", "shape (1,)", "'1', not numbers", "no 'y'", "1.5, not whole"]
+        says = ["not a JSON object", "shape (1,)", "'1', not numbers", "no 'y'", "1.5, not whole"]
         assert all(word in notice.text for word, notice in zip(says, told, strict=True))
         checker = RowChecker("skip")
         kept = [checker(chunk.values) for chunk in found]

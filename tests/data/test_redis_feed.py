@@ -262,7 +262,7 @@ def test_a_cursor_of_an_older_version_is_told(server):
     assert first.values["y"].tolist() == [Y[4]]
     server.client.xadd("s", {"row": "{half"})
     old = {name: value for name, value in second.cursor.items() if name != "form"}
-    with refuses("no JSON object", "of an older version"):
+    with refuses("not a JSON object", "of an older version"):
         list(chunks(feed, 1, old))
 
 

@@ -270,5 +270,5 @@ def test_a_file_that_is_not_followed_and_is_not_what_it_was(log):
     first = next(chunks(JsonLinesFeed(log), 2))
     text = log.read_text()
     log.write_text(text.replace("1.5", "9.5"))
-    with pytest.raises(DataError, match="not what it was"):
+    with pytest.raises(DataError, match="it has changed"):
         list(chunks(JsonLinesFeed(log), 2, first.cursor))

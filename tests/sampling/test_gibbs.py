@@ -248,7 +248,7 @@ def test_blocks_that_do_not_fit_the_model_are_named():
         for term in (Tempered(rows, 0.5), Subsampled(rows, key, 2)):
             with pytest.raises(wb.MethodError, match="cannot be used on mini-batches"):
                 run({"mu": draw_mu, "s2": draw_s2}, Target(MODEL, (term,)))
-        with pytest.raises(wb.MethodError, match="no model that names them"):
+        with pytest.raises(wb.MethodError, match="no model with names"):
             run({"mu": draw_mu, "s2": draw_s2}, lambda u: jnp.sum(u))
 
 

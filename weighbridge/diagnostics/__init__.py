@@ -1,6 +1,6 @@
-"""Diagnostics of Markov chains: have they converged, and how much are their draws worth?
+"""Diagnostics of Markov chains: convergence, and the effective number of draws.
 
-Arrays are chains x draws, and then whatever shape one draw has. What ArviZ has is ArviZ's.
+Arrays are chains x draws x shape of one draw. Functions that ArviZ has are taken from ArviZ.
 """
 
 from weighbridge.diagnostics.convergence import ess, mcse, rhat

@@ -1,4 +1,4 @@
-"""Whether chains have converged, and how much their draws are worth."""
+"""Convergence of chains, and the effective sample size of their draws."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Kind = Literal["bulk", "tail", "mean"]
 
 
 def rhat(draws: Any, method: Literal["rank", "classic"] = "rank") -> Any:
-    r"""Potential scale reduction: how much wider all chains are together than each by itself.
+    r"""Potential scale reduction: the spread of all chains together relative to that of each.
 
-    With B the variance between and W that within m chains of n draws,
+    With B the variance between and W the variance within m chains of n draws,
 
     .. math:: \hat R = \sqrt{\frac{(n - 1) W / n + B / n}{W}}
 
     Args:
-        draws: chains x draws x shape; two chains at least.
+        draws: chains x draws x shape; at least two chains.
         method: "rank" splits each chain in halves and takes the larger of the R-hat of the
-            rank-normalised draws and of their distances from the median, so that it also sees
-            heavy tails and chains of different widths; "classic" is Gelman & Rubin's.
+            rank-normalised draws and of their distances from the median, so that it also detects
+            heavy tails and chains of different widths; "classic" is that of Gelman & Rubin.
 
     Returns:
-        A number, or an array of the shape of one draw. NaN where it is undefined: a single chain,
-        fewer than four draws, draws that are not finite or all the same. Infinite where every
-        chain stands still, each at a place of its own.
+        A number, or an array of the shape of one draw. NaN if it is undefined: a single chain,
+        fewer than four draws, or draws that are not finite or all equal. Infinite if every chain is
+        constant, each at a different value.
 
     >>> generator = np.random.default_rng(0)
     >>> chains = generator.normal(size=(4, 1000))
@@ -42,27 +42,27 @@ def rhat(draws: Any, method: Literal["rank", "classic"] = "rank") -> Any:
 
 
 def _rhat(chains: np.ndarray, method: str) -> float:
-    if np.all(np.ptp(chains, axis=1) == 0):  # by rounding it would be merely large
+    if np.all(np.ptp(chains, axis=1) == 0):  # rounding would give a large finite number
         return np.inf if len(chains) > 1 else np.nan
     return float(array_stats().rhat(chains, method=method))
 
 
 def ess(draws: Any, kind: Kind = "bulk") -> Any:
-    r"""Effective sample size: how many independent draws would be worth as much.
+    r"""Effective sample size: the number of independent draws with the same information.
 
     .. math:: \text{ESS} = \frac{m n}{1 + 2 \sum_{t \ge 1} \rho_t}
 
-    with the autocorrelations of m chains of n draws (by FFT), cut off where pairs of them are no
+    with the autocorrelations of m chains of n draws (by FFT), truncated where sums of pairs are no
     longer positive (Geyer 1992).
 
     Args:
         draws: chains x draws x shape.
-        kind: of the rank-normalised draws ("bulk"), the lesser of the 5 % and the 95 % quantile
-            ("tail"), or of the mean ("mean").
+        kind: ESS of the rank-normalised draws ("bulk"), the smaller ESS of the 5 % and the 95 %
+            quantile ("tail"), or ESS of the mean ("mean").
 
     Returns:
-        A number, or an array of the shape of one draw; NaN for fewer than four draws, and for
-        draws that are not finite or all the same.
+        A number, or an array of the shape of one draw; NaN for fewer than four draws, and for draws
+        that are not finite or all equal.
 
     >>> chains = np.random.default_rng(0).normal(size=(4, 1000))
     >>> bool(3500 < ess(chains) < 4500)
@@ -82,10 +82,10 @@ def mcse(draws: Any, of: Literal["mean", "sd"] = "mean") -> Any:
 
     Args:
         draws: chains x draws x shape.
-        of: what is estimated, the mean or the standard deviation.
+        of: the estimated quantity, the mean or the standard deviation.
 
     Returns:
-        A number, or an array of the shape of one draw; NaN where the ESS is.
+        A number, or an array of the shape of one draw; NaN if the ESS is NaN.
 
     >>> chains = np.random.default_rng(0).normal(size=(4, 2500))
     >>> round(float(mcse(chains)), 2)

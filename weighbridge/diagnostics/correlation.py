@@ -1,4 +1,4 @@
-"""How long draws of a chain remember each other, and thinning by it."""
+"""Autocorrelation of the draws of a chain, and thinning by it."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ def autocorrelation(draws: Any) -> np.ndarray:
         draws: chains x draws x shape.
 
     Returns:
-        Chains x lags x shape, from lag 0, where it is 1; NaN for draws that are all the same.
+        Chains x lags x shape, from lag 0, where it is 1; NaN for draws that are all equal.
 
     >>> autocorrelation([[1.0, -1.0, 1.0, -1.0]]).round(2)
     array([[ 1.  , -0.75,  0.5 , -0.25]])
     """
     chains = check_draws(draws)
-    varies = np.ptp(chains, axis=1, keepdims=True) > 0  # rounding must not pass for variation
+    varies = np.ptp(chains, axis=1, keepdims=True) > 0  # rounding is not variation
     with np.errstate(invalid="ignore"):
         return np.where(varies, array_stats().autocorr(chains, axis=1), np.nan)
 
 
 def autocorrelation_length(draws: Any) -> Any:
-    r"""Integrated autocorrelation length: so many draws are worth one independent one.
+    r"""Integrated autocorrelation length: this many draws are worth one independent draw.
 
     .. math:: \tau = 1 + 2 \sum_{k=1}^{M} \rho_k, \qquad M \ge 5 \max(\tau, 1)
 
-    The sum stops at the first such M: beyond it there is little but noise. The autocorrelations
-    are averaged over the chains that move at all. It wants chains of 50 lengths and more; in
-    shorter ones it is too small.
+    The sum stops at the first such M, since later terms are mostly noise. The autocorrelations are
+    averaged over the chains that are not constant. Chains should have at least 50 times this
+    length; in shorter ones it is underestimated.
 
     Args:
         draws: chains x draws x shape.
 
     Returns:
         A number, or an array of the shape of one draw; NaN for draws that are not finite or all
-        the same.
+        equal.
 
     >>> generator = np.random.default_rng(0)
     >>> slow = np.repeat(generator.normal(size=(4, 1000)), 10, axis=1)
@@ -74,16 +74,16 @@ def thin(draws: Mapping[str, Any]) -> dict[str, np.ndarray]: ...
 @overload
 def thin(draws: np.ndarray) -> np.ndarray: ...
 def thin(draws: Any) -> Any:
-    """Keep one draw of every autocorrelation length: about independent ones.
+    """Keep one draw per autocorrelation length; these are about independent.
 
-    Nothing is gained by it but memory: estimates from all draws are more exact.
+    This only saves memory: estimates from all draws are more accurate.
 
     Args:
-        draws: chains x draws x shape, or a mapping of names to such arrays, which are then all
-            thinned alike, by the longest autocorrelation length among their entries.
+        draws: chains x draws x shape, or a mapping of names to such arrays. All arrays of a mapping
+            are thinned in the same way, by the longest autocorrelation length among their entries.
 
     Returns:
-        The same without the other draws; the last draw of each chain stays.
+        The draws that are kept; the last draw of each chain is always kept.
 
     >>> slow = np.repeat(np.random.default_rng(0).normal(size=(4, 1000)), 10, axis=1)
     >>> thin(slow).shape[1] in range(900, 1100)
@@ -99,6 +99,6 @@ def thin(draws: Any) -> Any:
             "autocorrelation length."
         )
     stride = max(1, int(np.ceil(known.max() - 1e-9)))
-    # Counted from the end: the start is where a chain is least to be trusted.
+    # Counted from the end, because the start of a chain is the least reliable.
     kept = {name: array[:, ::-1][:, ::stride][:, ::-1] for name, array in chains.items()}
     return kept if isinstance(draws, Mapping) else kept[""]

@@ -1,4 +1,4 @@
-"""Draws of chains as arrays, chains x draws x shape, and a diagnostic of their every entry."""
+"""Draws of chains as arrays, chains x draws x shape, and diagnostics of each scalar entry."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from weighbridge.core.errors import MethodError
 from weighbridge.core.tables.summaries import scalar_entries
 
-# Fewer draws of a chain tell nothing: it cannot be split and still vary.
+# A chain needs at least this many draws: with fewer it cannot be split in halves that vary.
 MIN_DRAWS = 4
 
 Diagnostic = Callable[[np.ndarray], Any]
 
 
 def array_stats() -> Any:
-    """ArviZ's functions on arrays; imported on first use, for SciPy's statistics take a while."""
+    """ArviZ's functions on arrays; imported on first use, because the import is slow."""
     from arviz_stats import base
 
     return base.array_stats
 
 
 def choose(argument: str, chosen: str, known: Mapping[str, str]) -> str:
-    """What ArviZ calls what was chosen; refuse what is not known."""
+    """ArviZ's name for a choice; an unknown choice is refused."""
     if chosen not in known:
         names = ", ".join(repr(name) for name in known)
         raise MethodError(f"{argument} must be one of {names}, not {chosen!r}.")
@@ -36,7 +36,7 @@ def check_draws(draws: Any) -> np.ndarray:
     try:
         chains = np.asarray(draws, np.float64)
     except (TypeError, ValueError) as error:
-        raise MethodError(f"The draws cannot be made one array of numbers: {error}.") from None
+        raise MethodError(f"The draws are not one array of numbers: {error}.") from None
     if chains.ndim < 2:
         raise MethodError(
             f"Draws are chains x draws x shape; these have the shape {chains.shape}. Give one "
@@ -48,7 +48,7 @@ def check_draws(draws: Any) -> np.ndarray:
 
 
 def of_entries(draws: Any, diagnostic: Diagnostic) -> Any:
-    """A diagnostic of every scalar entry; NaN where the draws cannot have one."""
+    """A diagnostic of every scalar entry; NaN for draws without one."""
     chains = check_draws(draws)
     shape = chains.shape[2:]
     answer = np.full(shape, np.nan)

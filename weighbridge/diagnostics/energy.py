@@ -1,4 +1,4 @@
-"""Whether the momentum of Hamiltonian chains reaches all energies."""
+"""Whether the momentum draws of Hamiltonian chains reach all energies."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from weighbridge.diagnostics.draws import array_stats, check_draws
 
 
 def energy_fraction(energy: Any, steps: Any = None) -> np.ndarray:
-    r"""E-BFMI of each chain: how far one draw of the momentum moves the energy.
+    r"""E-BFMI of each chain: how much one momentum draw changes the energy.
 
     .. math:: \text{E-BFMI} = \frac{\frac{1}{n-1} \sum_{i=1}^{n-1} (H_{i+1} - H_i)^2}
                                    {\operatorname{Var} H}
 
-    Independent energies give 2. Below 0.3 the chain wanders slowly through the energies, and
-    heavy tails of the posterior are likely to be missed.
+    Independent energies give 2. Below 0.3 the chain explores the energies slowly, and is likely to
+    miss heavy tails of the posterior.
 
     Args:
-        energy: Hamiltonian of the state that each transition chose, with the momentum that led
-            there, chains x draws.
-        steps: of thinned draws, mean, variance and mean square change of the energy over the
-            steps that lead to a draw, chains x draws x 3. The energies of such draws are almost
-            independent and say nothing about one step. By default every draw is a step.
+        energy: Hamiltonian of the state that each transition chose, with the momentum there, chains
+            x draws.
+        steps: for thinned draws: mean, variance and mean square change of the energy over the steps
+            before each draw, chains x draws x 3. The energies of thinned draws are almost
+            independent and carry no information about single steps. By default every draw is a
+            step.
 
     Returns:
-        One number a chain; NaN where the energy does not vary.
+        One number per chain; NaN if the energy does not vary.
 
     >>> energy_fraction([[0.0, 1.0, 0.0, 1.0], [0.0, 0.1, 0.2, 0.3]]).round(2)
     array([3. , 0.6])

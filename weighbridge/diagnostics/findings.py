@@ -1,4 +1,4 @@
-"""What speaks against trusting the draws of chains, in plain words."""
+"""Reasons not to trust the draws of chains, in plain words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weighbridge.diagnostics.convergence import Kind, ess, rhat
 from weighbridge.diagnostics.draws import scalar_chains
 from weighbridge.diagnostics.energy import energy_fraction
 
-# Entries or chains that a text names, at most.
+# Largest number of entries or chains named in a text.
 SHOWN = 5
 
 
@@ -26,13 +26,13 @@ def warnings_of(
     stats: Mapping[str, Any] | None = None,
     max_tree_depth: int | None = None,
 ) -> tuple[str, ...]:
-    """What speaks against trusting the draws, in plain words, each with its remedy.
+    """Reasons not to trust the draws, in plain words, each with its remedy.
 
     Args:
         samples: draws by parameter name, chains x draws x shape.
-        stats: sample statistics, chains x draws; read are ``divergent``, ``energy``,
-            ``step_energies``, ``tree_depth`` and ``acceptance``, where they exist.
-        max_tree_depth: beyond which trajectories were not doubled.
+        stats: sample statistics, chains x draws; used are ``divergent``, ``energy``,
+            ``step_energies``, ``tree_depth`` and ``acceptance``, if present.
+        max_tree_depth: the largest number of doublings of a trajectory.
 
     Returns:
         One text for each finding; empty if there is none.
@@ -52,9 +52,9 @@ def warnings_of(
         if share > 0:
             found.append(
                 f"Trajectories were cut short: {_percent(share)} of them reached the maximum tree "
-                f"depth of {max_tree_depth}. The draws are valid but dear: raise max_tree_depth, "
-                "or rescale the parameters so that the posterior has one width in all directions "
-                "(a dense metric does that for correlations)."
+                f"depth of {max_tree_depth}. The draws are valid but expensive: raise "
+                "max_tree_depth, or rescale the parameters so that the posterior has the same "
+                "width in all directions (a dense metric does this for correlations)."
             )
     return tuple(found)
 
@@ -65,8 +65,8 @@ def _of_draws(entries: Mapping[str, np.ndarray]) -> list[str]:
     if broken:
         found.append(
             f"Draws are not finite for {_count(broken, entries)}, {_listed(broken)}: they have no "
-            "mean. Check the model with wb.check_model, and tighten priors that let a parameter "
-            "run away."
+            "mean. Check the model with wb.check_model, and tighten priors under which a parameter "
+            "can diverge."
         )
     still = [label for label, chains in entries.items() if chains.size > 1 and np.ptp(chains) == 0]
     if still and len(still) == len(entries):
@@ -84,9 +84,9 @@ def _of_convergence(entries: Mapping[str, np.ndarray]) -> list[str]:
     if apart:
         found.append(
             f"Chains disagree: R-hat is above {MAX_RHAT} for {_count(apart, entries)}, "
-            f"{_listed(apart, ratio, 2)}. They have not reached one distribution: run longer, with "
-            "a longer warm-up; if it stays, the posterior has several modes or directions that the "
-            "data do not determine: reparametrise, or use tempering."
+            f"{_listed(apart, ratio, 2)}. They have not reached the same distribution: run "
+            "longer, with a longer warm-up. If this does not help, the posterior has several modes "
+            "or directions that the data do not determine: reparametrise, or use tempering."
         )
     kinds: tuple[tuple[Kind, str], ...] = (("bulk", "means"), ("tail", "quantiles and intervals"))
     for kind, meaning in kinds:
@@ -96,8 +96,8 @@ def _of_convergence(entries: Mapping[str, np.ndarray]) -> list[str]:
         if few:
             found.append(
                 f"Few effective draws: the {kind} ESS is below {MIN_ESS_PER_CHAIN} per chain for "
-                f"{_count(few, entries)}, {_listed(few, worth)}. Their {meaning} are rough, and so "
-                "are these diagnostics: take more draws, or reparametrise so that the chain mixes."
+                f"{_count(few, entries)}, {_listed(few, worth)}. Their {meaning} are inaccurate, "
+                "and so are these diagnostics: take more draws, or reparametrise for faster mixing."
             )
     return found
 
@@ -110,8 +110,8 @@ def _of_trajectories(stats: Mapping[str, np.ndarray]) -> list[str]:
         found.append(
             f"{divergent:,} divergent transitions ({_percent(share)}): the integrator could not "
             "follow the posterior where it is narrow, and the draws may miss that region. Raise "
-            "the target acceptance (0.95, 0.99); if they stay, use a non-centred "
-            "parametrisation or tighter priors. Look where they lie."
+            "the target acceptance (0.95, 0.99); if they remain, use a non-centred "
+            "parametrisation or tighter priors. posterior.divergences shows where they are."
         )
     if "energy" in stats:
         fractions = energy_fraction(stats["energy"], stats.get("step_energies"))

@@ -1,4 +1,4 @@
-"""Pareto k-hat: how heavy the tail of importance ratios is."""
+"""Pareto k-hat: the tail weight of importance ratios."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 
 def pareto_khat(log_ratio: np.ndarray) -> float:
-    r"""Shape of the upper tail of importance ratios: above 0.7 their mean cannot be trusted.
+    r"""Shape of the upper tail of importance ratios; above 0.7 their mean is unreliable.
 
-    A generalised Pareto distribution is fitted to the largest ratios, by the estimator of Zhang &
-    Stephens (2009), Technometrics 51:316-325, with the prior of Vehtari, Simpson, Gelman, Yao &
-    Gabry (2024), J. Machine Learning Research 25(72). (arviz-stats has it too, and takes longer to
-    import than a run to finish.)
+    A generalised Pareto distribution is fitted to the largest ratios, with the estimator of Zhang &
+    Stephens (2009), Technometrics 51:316-325, and the prior of Vehtari, Simpson, Gelman, Yao &
+    Gabry (2024), J. Machine Learning Research 25(72). (arviz-stats has it too, but its import takes
+    longer than a short run.)
 
     >>> light = np.random.default_rng(0).normal(size=1000) * 0.1
     >>> pareto_khat(light) < 0.5
@@ -33,7 +33,7 @@ def pareto_khat(log_ratio: np.ndarray) -> float:
     grid = 30 + int(math.sqrt(tail))
     slopes = (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile) + 1 / excess[-1]
     shapes = np.mean(np.log1p(-slopes[:, None] * excess), axis=1)
-    # Of a slope of nothing the tail is exponential.
+    # For a slope of zero the tail is exponential.
     rates = np.full(grid, 1 / excess.mean())
     np.divide(-slopes, shapes, out=rates, where=shapes != 0)
     heights = tail * (np.log(rates) - shapes - 1)

@@ -1,4 +1,4 @@
-"""All parameters at once, in a table."""
+"""A table of all parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weighbridge.diagnostics.draws import scalar_chains
 
 
 class Summary(Table):
-    """A table whose columns are written as one reads them: whole ESS, R-hat to three places."""
+    """A table with suitable formats: whole ESS, R-hat with three decimals."""
 
     def _text(self, column: str, value: float | str) -> str:
         if not isinstance(value, str) and column.startswith("ESS"):
@@ -27,14 +27,14 @@ class Summary(Table):
 
 
 def summarise(samples: Mapping[str, Any], probability: float = PROBABILITY) -> Summary:
-    """Mean, spread, interval and diagnostics of every scalar entry.
+    """Mean, standard deviation, interval and diagnostics of every scalar entry.
 
     Args:
         samples: draws by parameter name, chains x draws x shape.
         probability: mass inside the highest-density interval (HDI).
 
     Returns:
-        A table that prints itself; ``table["w[0]", "R-hat"]`` reads a number.
+        A table that can be printed; ``table["w[0]", "R-hat"]`` reads a number.
 
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 3))
     >>> table = summarise({"w": draws[..., :2], "b": draws[..., 2]})

@@ -1,1 +1,1 @@
-"""Figures. Matplotlib is imported only when one is drawn."""
+"""Figures. Matplotlib is imported only when a figure is drawn."""

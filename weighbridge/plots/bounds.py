@@ -27,10 +27,10 @@ def plot_bounds(
 
     Args:
         forward: log evidence of each island, annealed from the prior.
-        backward: likewise, annealed from the posterior.
-        lower: the bound that the forward ones give, with its standard error.
-        upper: the bound that the backward ones give, likewise.
-        axes: where to draw: an empty figure or subfigure, or one axes.
+        backward: log evidence of each island, annealed from the posterior.
+        lower: the bound from the forward estimates, with its standard error.
+        upper: the bound from the backward estimates, with its standard error.
+        axes: where to draw: an empty figure or subfigure, or a single axes.
     """
     drawn = panels(axes, (1, 1), (7.5, 3.6))
     (panel,) = drawn.flat

@@ -1,4 +1,4 @@
-"""An empty figure and its way to a file; colours, dashes, names and ticks.
+"""New figures and their files; colours, dashes, names and ticks.
 
 Matplotlib is imported only when a figure is drawn.
 """
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe & Ito (2008): told apart with any kind of colour vision; their yellow is too light to draw.
+# Okabe & Ito (2008): distinct for any kind of colour vision, without yellow, which is too light.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (2, 1.5)))
-# How a line at a true value looks.
+# Style of a line at a true value.
 TRUTH: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 2))}
-# A logarithmic axis over more than this factor has labels at powers of ten alone.
+# A logarithmic axis over more than this factor has labels only at powers of ten.
 MANY_DECADES = 300.0
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that belongs to no window, so that it works on any machine."""
+    """An empty figure that is not attached to a window, so that it works on any machine."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def check_figure_place(path: str | Path) -> None:
-    """Refuse a file that no figure can be written to; ask before a long run, not after it."""
+    """Refuse a file to which no figure can be written; called before a long run, not after it."""
     path = Path(path)
     known = new_figure(1.0, 1.0).canvas.get_supported_filetypes()
     if path.suffix.lower().lstrip(".") not in known:
@@ -52,18 +52,18 @@ def check_figure_place(path: str | Path) -> None:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file, in the format that its name ends in."""
+    """Write a figure to a file, in the format of its suffix."""
     check_figure_place(path)
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise CheckpointError(
-            f"Could not write the figure {path}: {error.strerror or error}. Choose another place."
+            f"Could not write the figure {path}: {error.strerror or error}. Choose another folder."
         ) from error
 
 
 def styles(count: int) -> list[dict[str, Any]]:
-    """Colour and dash of each of several lines; they can be told apart without seeing colours.
+    """Colour and dash of each of several lines; the dashes differ too, for use without colour.
 
     >>> styles(2)
     [{'color': '#0072B2', 'linestyle': '-'}, {'color': '#D55E00', 'linestyle': '--'}]
@@ -86,21 +86,21 @@ def shorten(name: str, width: int) -> str:
 
 
 def short_names(names: Sequence[str], width: int) -> list[str]:
-    """Names shortened, unless some could then no longer be told apart."""
+    """Shortened names, unless two of them would become equal."""
     short = [shorten(name, width) for name in names]
     return short if len(set(short)) == len(set(names)) else list(names)
 
 
 def num_bins(num_draws: float) -> int:
-    """Bins of a histogram of so many draws."""
+    """Number of bins for a histogram of this many draws."""
     return int(np.clip(2 * num_draws ** (1 / 3), 8, 60))
 
 
 def tidy(axes: Axes) -> None:
-    """A light grid, and ticks whose labels say where they stand and keep apart.
+    """Add a light grid, and tick labels that give the exact positions and do not overlap.
 
-    Ask for it when all is drawn and the limits are set. Axes that have labels of their own, such
-    as names, keep them.
+    Call it when everything is drawn and the limits are set. Axes with labels of their own, such as
+    names, keep them.
     """
     from matplotlib.ticker import AutoLocator, ScalarFormatter
 
@@ -117,7 +117,7 @@ def tidy(axes: Axes) -> None:
 
 
 def few_ticks(axis: Axis, most: int) -> None:
-    """So many ticks at most, at round numbers and not at the very ends."""
+    """At most this many ticks, at round numbers and not at the very ends."""
     from matplotlib.ticker import MaxNLocator
 
     from weighbridge.plots.ticks import PlainNumbers
@@ -134,13 +134,13 @@ def whole_numbers(axis: Axis) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the vertical axis begin at zero, with some room above what is drawn."""
+    """Let the vertical axis begin at zero, with some space above the data."""
     top = float(axes.dataLim.y1)
     axes.set_ylim(0.0, 1.07 * top if np.isfinite(top) and top > 0 else 1.0)
 
 
 def draw_changes(panels: Iterable[Axes], changes: Sequence[float]) -> None:
-    """A vertical line in every panel at each row where the world changed; one has a name."""
+    """A vertical line in every panel at each change point; the first one has a label."""
     for number, panel in enumerate(panels):
         for which, change in enumerate(changes):
             label = "change found" if number == which == 0 else None
@@ -148,7 +148,7 @@ def draw_changes(panels: Iterable[Axes], changes: Sequence[float]) -> None:
 
 
 def write_out_numbers(axis: Axis) -> None:
-    """Label a logarithmic axis 200, 500, 1,000, or by decades alone where it spans several."""
+    """Label a logarithmic axis 200, 500, 1,000, or only by decades if it spans several."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     from weighbridge.plots.ticks import SeparateNumbers
@@ -161,13 +161,13 @@ def write_out_numbers(axis: Axis) -> None:
 
 
 def check_probability(probability: float) -> None:
-    """Refuse what cannot be the mass inside an interval."""
+    """Refuse a value that cannot be the probability of an interval."""
     if not 0 < probability < 1:
         raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
 
 
 def percent(probability: float) -> str:
-    """A probability as a percentage, with the digits that it has.
+    """A probability as a percentage, with all its digits.
 
     >>> percent(0.94), percent(0.999)
     ('94 %', '99.9 %')

@@ -1,4 +1,4 @@
-"""Chains: the marginal of each, its trace, and the ranks of its draws among all."""
+"""Chains: the marginal of each, its trace, and the ranks of its draws among all draws."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Chains of which each is drawn; of an ensemble's many walkers the first.
+# Largest number of chains drawn; for the many walkers of an ensemble, the first ones.
 SHOWN_CHAINS = 8
 CHAIN_COLOURS = (*COLOURS, "0.62")
-# The others are too sparse for the steps of a histogram.
+# The other dashes are too sparse for the steps of a histogram.
 NUM_DASHES = 4
 RANK_BINS = 20
 
@@ -87,19 +87,19 @@ def plot_chains(
         notes.append(f"{len(chosen)} of {count} coordinates; choose others with names=[...]")
     drawn.heading([*notes, *filter(None, [caution])])
     if num_chains > 1:
-        # Those of the ranks are thick enough to tell colours and dashes.
+        # The lines of the ranks are thick enough to show colours and dashes.
         handles, labels = drawn.grid[0, 2].get_legend_handles_labels()
         drawn.legend(handles, labels)
     return drawn.figure
 
 
 def flat_draws(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The draws of one chain after those of the other, as one axis."""
+    """The draws of all chains on one axis, chain after chain."""
     return {name: np.asarray(v).reshape(-1, *v.shape[2:]) for name, v in samples.items()}
 
 
 def count_chains(count: int) -> str:
-    """So many chains, in words.
+    """The number of chains, in words.
 
     >>> count_chains(1), count_chains(4)
     ('1 chain', '4 chains')
@@ -108,7 +108,7 @@ def count_chains(count: int) -> str:
 
 
 def chain_style(number: int) -> dict[str, Any]:
-    """Colour and dash of a chain, told apart with any kind of colour vision."""
+    """Colour and dash of a chain, distinct for any kind of colour vision."""
     return {
         "color": CHAIN_COLOURS[number % len(CHAIN_COLOURS)],
         "linestyle": DASHES[number % NUM_DASHES],
@@ -140,7 +140,7 @@ def _draw_traces(
 
 
 def _draw_ranks(axes: Axes, chains: np.ndarray) -> None:
-    """How often draws of a chain fall into each part of the common order; flat if all agree."""
+    """Relative frequency of the ranks of each chain among all draws; flat if chains agree."""
     order = np.argsort(np.argsort(chains, axis=None, kind="stable"), kind="stable")
     ranks = order.reshape(chains.shape)
     bins = min(RANK_BINS, max(chains.shape[1] // 10, 2))

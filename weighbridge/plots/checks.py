@@ -1,4 +1,4 @@
-"""Statistics of simulated data against those of the data."""
+"""Statistics of simulated data compared with those of the data."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def plot_checks(
     *,
     axes: Surface | None = None,
 ) -> Figure:
-    """Histogram of every statistic over simulated data, with a line where the data stand.
+    """Histogram of every statistic over simulated data, with a line at the value of the data.
 
     Args:
-        simulated: values of each statistic, one for every simulated data set.
-        observed: its value for the data.
-        probabilities: how often the simulated exceeds the observed.
-        axes: where to draw: an empty figure or subfigure, or as many axes as statistics.
+        simulated: values of each statistic, one per simulated data set.
+        observed: the value of each statistic for the data.
+        probabilities: how often the simulated value exceeds the observed one.
+        axes: where to draw: an empty figure or subfigure, or one axes per statistic.
     """
     drawn = several_panels(axes, len(simulated), NUM_COLUMNS, (4.0, 2.5))
     for panel, (name, values) in zip(drawn.flat, simulated.items()):

@@ -1,4 +1,4 @@
-"""Which scalar entries of the parameters are drawn."""
+"""The choice of scalar entries to draw."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_COORDINATES = 8
 def choose_coordinates(
     samples: Mapping[str, np.ndarray], names: Sequence[str] | None
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Scalar entries to draw, and how many there were to choose from.
+    """The scalar entries to draw, and the number of entries to choose from.
 
-    If there are too many, every parameter gives its first entry, then its second, and so on.
+    If there are too many, the first entry of every parameter is taken, then the second, and so on.
 
     >>> samples = {"w": np.zeros((5, 20)), "b": np.zeros(5)}
     >>> chosen, count = choose_coordinates(samples, None)

@@ -1,4 +1,4 @@
-"""How long the draws of a chain remember each other."""
+"""Autocorrelation of the draws of chains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Lags that are drawn: so many autocorrelation lengths, and within these bounds.
+# Range of lags: this many autocorrelation lengths, within these bounds.
 LENGTHS, FEWEST, MOST = 6.0, 20, 500
 COLUMNS = 2
 # Two-sided 95 % of a normal distribution.
@@ -41,7 +41,7 @@ def plot_autocorrelation(
         samples: draws by parameter name, chains x draws x shape.
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
         labelling: other names.
-        axes: where to draw: an empty figure or subfigure, or as many axes as coordinates.
+        axes: where to draw: an empty figure or subfigure, or one axes per coordinate.
 
     >>> draws = {"w": np.random.default_rng(0).normal(size=(4, 100, 2))}
     >>> [axes.get_ylabel() for axes in plot_autocorrelation(draws).axes]

@@ -1,6 +1,7 @@
-"""Curves on a web page: lines and bands in SVG that stretches to any width, labels in HTML.
+"""Curves on a web page: lines and bands in SVG of any width, labels in HTML.
 
-The text does not shrink with the figure, and the colours are the page's: light, dark or on paper.
+The text does not shrink with the figure, and the colours are those of the page: light, dark or
+paper.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from weighbridge.plots.numbers import minus, write_numbers
 
 DASHES = ("none", "7 4", "9 3 2 3", "2 3", "12 3 2 3 2 3", "4 2")
 NUM_COLOURS = 7
-# The marks of so many changes get their numbers.
+# Up to this many change marks are numbered.
 NUMBERED = 12
 
 Scale = Literal["linear", "log", "symlog"]
@@ -41,7 +42,7 @@ list-style:none;font-size:.85rem}
 
 
 class Curve(NamedTuple):
-    """One curve: where it goes, and how far its band reaches either way (NaN: unknown)."""
+    """One curve: its points, and the half-width of its band at each point (NaN: unknown)."""
 
     name: str
     x: Sequence[float]
@@ -50,7 +51,7 @@ class Curve(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """A vertical axis: what it shows, how it is spaced, and its ends where they are given."""
+    """A vertical axis: its label, its scale, and its ends if they are given."""
 
     label: str
     scale: Scale = "linear"
@@ -61,7 +62,7 @@ class Axis(NamedTuple):
 
 
 def legend(names: Sequence[str]) -> str:
-    """Names of the curves beside their colours and dashes."""
+    """Names of the curves with their colours and dashes."""
     items = "".join(
         f'<li><svg viewBox="0 0 35 12" aria-hidden="true"><path class="line" '
         f'{_stroke(k)} d="M1 6H34"/></svg>{html.escape(name)}</li>'
@@ -76,10 +77,10 @@ def draw_curves(
     """Curves along the rows, as HTML.
 
     Args:
-        curves: in the order of the legend, which chooses their colours.
-        axis: the vertical one.
-        marks: rows at which a vertical line is drawn.
-        numbered: whether the marks get their numbers, while they are few.
+        curves: in the order of the legend, which determines their colours.
+        axis: the vertical axis.
+        marks: rows at which vertical lines are drawn.
+        numbered: whether the marks are numbered, if they are few.
 
     >>> figure = draw_curves([Curve("a", [1, 2], [0.5, 0.75])], Axis("probability", high=1.0))
     >>> figure.count('class="line"'), "probability" in figure
@@ -131,7 +132,7 @@ def draw_curves(
 def _draw_run(
     run: list[tuple[float, float, float]], place: Callable[[float], float], k: int, name: str
 ) -> list[str]:
-    """A stretch of a curve without gaps, and the band around it where its reach is known."""
+    """A part of a curve without gaps, with its band where it is known."""
     parts = []
     if any(reach > 0 for _, _, reach in run):
         upper = [f"{x:.1f} {place(y + r):.1f}" for x, y, r in run if not math.isnan(r)]
@@ -156,7 +157,7 @@ def _reaches(curve: Curve) -> Sequence[float]:
 
 
 def _runs(points: list[tuple[float, float, float]]) -> list[list[tuple[float, float, float]]]:
-    """Stretches of points whose heights are known."""
+    """Runs of consecutive points with finite heights."""
     runs: list[list[tuple[float, float, float]]] = [[]]
     for point in points:
         if math.isfinite(point[1]):
@@ -184,7 +185,7 @@ def _ends(curves: Sequence[Curve], axis: Axis) -> tuple[float, float]:
 
 
 def _bend(axis: Axis) -> Callable[[float], float]:
-    """How the axis is spaced."""
+    """The transform of the axis scale."""
     if axis.scale == "log":
         return lambda value: math.log(max(value, 1e-300))
     if axis.scale == "symlog":
@@ -208,7 +209,7 @@ def _ticks(axis: Axis, low: float, high: float) -> list[float]:
 
 
 def nice_ticks(low: float, high: float, count: int) -> list[float]:
-    """About so many round numbers between two ends.
+    """About this many round numbers between two ends.
 
     >>> nice_ticks(0.0, 1.0, 4)
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -221,11 +222,11 @@ def nice_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def compact_numbers(values: Sequence[float], *, separate: bool = False) -> list[str]:
-    """Labels of ticks, short enough for an axis; they read back as where the ticks stand.
+    """Labels of ticks, short enough for an axis; each label equals the position of its tick.
 
     Args:
         values: the ticks.
-        separate: whether they have nothing to do with each other, as on a logarithmic axis.
+        separate: whether each label is formatted by itself, as on a logarithmic axis.
 
     >>> compact_numbers([0.0, 5000.0, 10000.0]), compact_numbers([0.25, 0.5, 1.0])
     (['0', '5k', '10k'], ['0.25', '0.50', '1.00'])

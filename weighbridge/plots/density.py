@@ -1,4 +1,4 @@
-"""A smooth density of weighted draws of two coordinates, and the levels that hold its mass."""
+"""A smooth density of weighted draws of two coordinates, and its highest-density levels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# Bandwidths to choose from, as fractions of the one that is right for a single hump.
+# Bandwidths to choose from, as fractions of the best one for a single Gaussian mode.
 BANDWIDTHS = (1.0, 0.6, 0.35, 0.2)
 
 
@@ -19,8 +19,8 @@ def smooth_density(
 ) -> np.ndarray:
     """Smoothed weights on a grid.
 
-    The bandwidth is the one whose density foretells the draws best when each is left out in
-    turn (Habbema, Hermans & van den Broek 1974): one fixed in advance blurs modes and rings.
+    The bandwidth maximises the leave-one-out likelihood of the draws (Habbema, Hermans & van den
+    Broek 1974): a fixed bandwidth would blur modes and rings.
     """
     counts, _, _ = np.histogram2d(across, below, bins=list(edges), weights=weights)
     squares, _, _ = np.histogram2d(across, below, bins=list(edges), weights=weights**2)
@@ -38,7 +38,7 @@ def smooth_density(
 
 
 def levels_of(density: np.ndarray, masses: Sequence[float]) -> list[float]:
-    """Heights above which the density holds each mass.
+    """Levels above which the density holds each of these masses.
 
     >>> levels_of(np.array([[0.4, 0.3], [0.2, 0.1]]), [0.9, 0.4])
     [0.2, 0.4]
@@ -54,7 +54,7 @@ def _deviation(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def _smoother(bandwidth: float, edges: np.ndarray) -> np.ndarray:
-    """Matrix that smooths counts along one side; no mass leaves at the ends."""
+    """Matrix that smooths counts along one axis; no mass is lost at the ends."""
     cells = max(bandwidth / (edges[1] - edges[0]), 0.8)
     place = np.arange(len(edges) - 1)
     kernel = np.exp(-0.5 * ((place[:, None] - place[None, :]) / cells) ** 2)

@@ -1,4 +1,4 @@
-"""How well rows are predicted, one by one, and models by it."""
+"""Predictive densities of single rows, and the comparison of models by them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Rows that get their number, the worst of them.
+# Number of rows that are labelled: those with the worst values.
 NUMBERED = 5
-# Beyond so many rows the points are small, and pixels in a file of vectors.
+# With more rows than this the points are small, and rasterised in vector files.
 MANY_ROWS = 2000
 
 
@@ -32,16 +32,16 @@ def plot_elpd(
     largest_k: float,
     axes: Surface | None = None,
 ) -> Figure:
-    """What each row adds to the log predictive density, and the Pareto k of its weights.
+    """The log predictive density of each row, and the Pareto k of its importance weights.
 
     Args:
         rows: numbers of the rows.
-        pointwise: what each adds, in nats.
-        pareto_k: shape of the tail of each one's importance weights; empty if there are none.
-        title: what to write above.
-        largest_k: beyond it a row's number is not to be trusted.
-        axes: where to draw: an empty figure or subfigure, or an axes for each panel, of which
-            there are two, or one without Pareto k.
+        pointwise: log predictive density of each row, in nats.
+        pareto_k: tail shape of the importance weights of each row; empty if there are none.
+        title: text above the figure.
+        largest_k: above it the value of a row is unreliable.
+        axes: where to draw: an empty figure or subfigure, or one axes per panel: two panels, or one
+            without Pareto k.
 
     >>> figure = plot_elpd(np.arange(3), -np.ones(3), np.zeros(3), title="", largest_k=0.7)
     >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
@@ -60,14 +60,14 @@ def plot_elpd(
         finite = pareto_k[np.isfinite(pareto_k)]
         ends = min(-0.1, float(np.min(finite, initial=0.0))), float(np.max(finite, initial=0.0))
         ends = ends[0] - 0.05, max(largest_k + 0.15, 1.05 * ends[1])
-        # A shape that is not finite stands at the edge.
+        # A shape that is not finite is drawn at the edge.
         heights = np.clip(np.nan_to_num(pareto_k, nan=np.inf, posinf=np.inf, neginf=-np.inf), *ends)
         _draw_points(below, rows, heights, bad)
         below.axhline(largest_k, color="grey", linestyle="--", linewidth=1, zorder=0)
         below.set_ylim(ends)
         below.set_ylabel("Pareto k")
         below.annotate(
-            f"not to be trusted above {largest_k:g}", (1.0, largest_k),
+            f"unreliable above {largest_k:g}", (1.0, largest_k),
             xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
             ha="right", fontsize="x-small", color="0.35", zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
@@ -90,14 +90,14 @@ def _draw_points(axes: Axes, rows: np.ndarray, heights: np.ndarray, bad: np.ndar
         rows[~bad], heights[~bad], ".", color=COLOURS[0], markersize=size, rasterized=many,
         alpha=0.5 if many else 0.9,
     )  # fmt: skip
-    if bad.any():  # matplotlib finds no room for marks beyond the edge of which there are none
+    if bad.any():  # an empty unclipped line would break the layout
         axes.plot(
             rows[bad], heights[bad], "X", color=COLOURS[1], markersize=size + 1, clip_on=False
         )
 
 
 def _number(axes: Axes, rows: np.ndarray, heights: np.ndarray, chosen: np.ndarray) -> None:
-    """Numbers beside the rows to look at, at the side with more room."""
+    """Numbers next to some rows, on the side with more space."""
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
@@ -118,12 +118,12 @@ def plot_elpd_comparison(
     small: float,
     axes: Surface | None = None,
 ) -> Figure:
-    """Log predictive densities of models, and how far each is from the best.
+    """Log predictive densities of models, and their differences to the best model.
 
     Args:
-        elpds: of each model, the best first, with its standard error.
-        differences: to the best, likewise.
-        small: a difference below this is no reason to prefer a model.
+        elpds: value and standard error of each model, the best first.
+        differences: difference to the best, and its standard error.
+        small: smaller differences are no reason to prefer a model.
         axes: where to draw: an empty figure or subfigure, or two axes.
 
     >>> both = {"a": (-9.0, 1.0), "b": (-19.0, 2.0)}

@@ -1,4 +1,4 @@
-"""Energies of Hamiltonian chains: does the momentum reach all of them?"""
+"""Energies of Hamiltonian chains: do the momentum draws reach all of them?"""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 def plot_energy(
     energy: np.ndarray, steps: np.ndarray | None = None, *, axes: Surface | None = None
 ) -> Figure:
-    """Energies about their mean, and their changes from one draw to the next.
+    """Energies minus their mean, and their changes from one draw to the next.
 
-    Where the changes are much narrower, chains wander slowly through the energies and may miss
-    the tails: Betancourt (2016), arXiv:1604.00695. Beside it stands the E-BFMI of each chain.
+    If the changes are much narrower, chains explore the energies slowly and may miss the tails:
+    Betancourt (2016), arXiv:1604.00695. The right panel shows the E-BFMI of each chain.
 
     Args:
         energy: Hamiltonian of the state that each transition chose, chains x draws.
-        steps: of thinned draws, moments of the energies of all steps; see ``energy_fraction``.
+        steps: for thinned draws, moments of the energies of all steps; see ``energy_fraction``.
         axes: where to draw: an empty figure or subfigure, or two axes.
 
     >>> figure = plot_energy(np.random.default_rng(0).normal(size=(2, 100)))

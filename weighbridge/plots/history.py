@@ -1,4 +1,4 @@
-"""How models compared as the rows came."""
+"""The comparison of models along the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# A log Bayes factor beyond this is drawn on a logarithmic scale.
+# Larger log Bayes factors are drawn on a logarithmic scale.
 LINEAR_UP_TO = 10.0
 
 
@@ -29,12 +29,12 @@ def plot_history(
 ) -> Figure:
     """Log Bayes factors, probabilities and annealing steps of models along the rows seen.
 
-    Bands reach two standard errors either way.
+    Bands show two standard errors on either side.
 
     Args:
         rows: rows seen, one entry for each update.
         curves: for each model ``log_evidence``, ``std_error``, ``probability``,
-            ``probability_error`` and ``annealing_steps``; NaN where there is none.
+            ``probability_error`` and ``annealing_steps``; NaN if missing.
         changes: rows at which to draw a vertical line.
         axes: where to draw: an empty figure or subfigure, or three axes.
     """
@@ -67,7 +67,7 @@ def plot_history(
     upper.set_ylabel("log Bayes factor\nagainst the best (nats)")
     bend_factors(upper, "y", lowest, 0.0, LINEAR_UP_TO)
     middle.set_ylabel("probability")
-    middle.set_ylim(0.0, 1.0)  # nothing lies beyond; marks on the edge are drawn whole
+    middle.set_ylim(0.0, 1.0)  # nothing is outside; marks at the edge are not clipped
     lower.set_ylabel("annealing steps\nper update")
     from_zero(lower)
     lower.set_xlabel("rows seen")

@@ -1,4 +1,4 @@
-"""An integral: the estimate as draws are added, with its error."""
+"""An integral: the estimate and its error as the number of draws grows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def plot_integral(
     path: Sequence[tuple[int, float, float]], *, title: str, axes: Surface | None = None
 ) -> Figure:
-    """The estimate by the first draws, with two standard errors either way.
+    """The estimate from the first draws, with two standard errors on either side.
 
-    An estimate that leaves the bands of before again and again has a heavy tail.
+    An estimate that repeatedly leaves its earlier bands has a heavy tail.
 
     Args:
-        path: numbers of draws, the estimates by so many of them, and their standard errors.
-        title: what to write above.
-        axes: where to draw: an empty figure or subfigure, or one axes.
+        path: tuples of the number of draws, the estimate from them, and its standard error.
+        title: text above the figure.
+        axes: where to draw: an empty figure or subfigure, or a single axes.
 
     >>> figure = plot_integral([(100, 1.1, 0.1), (200, 1.0, 0.07)], title="1.00 +- 0.07")
     >>> figure.axes[0].get_xlabel()

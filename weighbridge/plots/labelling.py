@@ -1,4 +1,4 @@
-"""What a user knows of the parameters: true values, other names, units."""
+"""True values, labels and units of the parameters, as given by the user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Labelling:
-    """True values, other names and units, each by parameter (``"w"``) or entry (``"w[0]"``).
+    """True values, labels and units, each by parameter (``"w"``) or entry (``"w[0]"``).
 
-    What is said of an entry goes before what is said of its parameter.
+    A value for an entry has priority over the value for its parameter.
 
     Attributes:
-        truths: values to mark: of a parameter all of its entries, in its shape. NaN is not drawn.
-        labels: what to call them; the entries of a parameter keep their index.
-        units: what they are measured in.
+        truths: values to mark; for a parameter, an array of its shape. NaN is not drawn.
+        labels: other names; the entries of a parameter keep their index.
+        units: units of measurement.
 
     >>> labelling = Labelling({"w": [1.0, 2.0]}, {"w": "slope", "b": "offset"}, {"w[1]": "m/s"})
     >>> known = labelling.of({"w": np.zeros((9, 2)), "b": np.zeros(9)})
@@ -39,13 +39,13 @@ class Labelling:
     units: Mapping[str, str] | None = None
 
     def of(self, samples: Mapping[str, np.ndarray]) -> EntryLabels:
-        """The same for each scalar entry of draws, the draw along the first axis."""
+        """The labels and true values of each scalar entry of draws (draws along the first axis)."""
         groups = {name: list(scalar_entries({name: draws})) for name, draws in samples.items()}
         truths: dict[str, float] = {}
         given = _check("truths", self.truths, groups)
         for name in sorted(
             given, key=lambda name: name not in groups
-        ):  # entries have the last word
+        ):  # entries come last: they have priority
             shape = samples[name].shape[1:] if name in samples else ()
             truths |= zip(groups.get(name, [name]), _numbers(name, given[name], shape))
         labels = _spread("labels", self.labels, groups)
@@ -64,22 +64,22 @@ class Labelling:
 
 @dataclass(frozen=True)
 class EntryLabels:
-    """How to write each scalar entry, and its true value where it is known."""
+    """The label of each scalar entry, and its true value if known."""
 
     names: dict[str, str]
     truths: dict[str, float] = field(default_factory=dict)
 
 
 def check_names(what: str, given: Iterable[Any], groups: Mapping[str, Sequence[str]]) -> None:
-    """Refuse names that are neither parameters nor entries of them."""
+    """Refuse names that are neither parameters nor entries of parameters."""
     known = dict.fromkeys([*groups, *(entry for group in groups.values() for entry in group)])
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise MethodError(
-                f"There is no parameter {name!r}, which {what} has; there are {list(groups)}, and "
-                f"entries of them as in 'w[0]'.{hint}"
+                f"There is no parameter {name!r}, which is in {what}; there are {list(groups)}, "
+                f"and their entries, such as 'w[0]'.{hint}"
             )
 
 
@@ -97,7 +97,7 @@ def _check(
 def _spread(
     what: str, given: Mapping[str, Found] | None, groups: Mapping[str, list[str]]
 ) -> dict[str, Found]:
-    """What is said of entries, by themselves or by their parameter."""
+    """Values for entries, given for the entry or for its parameter."""
     given = _check(what, given, groups)
     found = {e: given[name] for name, entries in groups.items() if name in given for e in entries}
     return found | {name: value for name, value in given.items() if name not in groups}
@@ -110,7 +110,7 @@ def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> list[float]:
         raise MethodError(f"truths[{name!r}] must be numbers, not {value!r}.") from None
     if numbers.shape != shape:
         raise MethodError(
-            f"truths[{name!r}] has the shape {numbers.shape}, and {name!r} the shape {shape}."
+            f"truths[{name!r}] has the shape {numbers.shape}, but {name!r} the shape {shape}."
         )
     return [float(number) for number in numbers.ravel()]
 

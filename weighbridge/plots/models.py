@@ -1,4 +1,4 @@
-"""Models side by side: log Bayes factors, probabilities, and how the factors came about."""
+"""Models side by side: log Bayes factors, probabilities, and the factors along the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Names of models whose evidence is flagged.
+# Colour of the names of models whose evidence is flagged.
 FLAGGED = "#B00020"
 
 
@@ -32,15 +32,15 @@ def plot_comparison(
     cautions: Mapping[str, str] | None = None,
     axes: Surface | None = None,
 ) -> Figure:
-    """Log Bayes factors and probabilities of models, and how the factors came about.
+    """Log Bayes factors and probabilities of models, and the factors along the rows.
 
     Args:
         factors: log Bayes factor of each model against the first, with its standard error.
-        probabilities: likewise; the order is that of ``factors``.
-        decisive: log Bayes factor beyond which the evidence is decisive.
-        traces: paths of the models, to draw the factors as rows arrive where all have them.
-        cautions: of models that are flagged: why not to trust them, in a few words.
-        axes: where to draw: an empty figure or subfigure, or two axes, then without the paths.
+        probabilities: probability and standard error; in the order of ``factors``.
+        decisive: log Bayes factor above which the evidence is decisive.
+        traces: paths of the models; the factors along the rows are drawn if all have rows.
+        cautions: for flagged models: why not to trust them, in a few words.
+        axes: where to draw: an empty figure or subfigure, or two axes (then without the paths).
     """
     names = list(factors)
     paths = _factor_paths(names, traces)
@@ -87,12 +87,12 @@ def plot_comparison(
 
 
 def _labels(factors: Mapping[str, tuple[float, float]], cautions: Mapping[str, str]) -> list[str]:
-    """Names of the models as they stand at the axis, with what speaks against their numbers."""
+    """Names of the models for the axis, with the cautions about their numbers."""
     labels = []
     for (name, (_, error)), short in zip(factors.items(), short_names(list(factors), 38)):
         unknown = " (error unknown)" if math.isnan(error) else ""
-        told = textwrap.wrap(cautions.get(name, ""), 28, max_lines=2, placeholder=" ...")
-        labels.append("\n".join([*textwrap.wrap(short + unknown, 28), *told]))
+        caution = textwrap.wrap(cautions.get(name, ""), 28, max_lines=2, placeholder=" ...")
+        labels.append("\n".join([*textwrap.wrap(short + unknown, 28), *caution]))
     return labels
 
 
@@ -111,7 +111,7 @@ def _draw_probability(axes: Axes, place: int, value: float, error: float, colour
         lower, upper = max(value - 2 * error, 0.0), min(value + 2 * error, 1.0)
         reach = [[value - lower], [upper - value]]
         bars = axes.errorbar(value, place, xerr=reach, fmt="none", capsize=3, color="0.2")
-        for part in bars.get_children():  # one that ends at 1 is drawn whole
+        for part in bars.get_children():  # a bar that ends at 1 is not clipped
             part.set_clip_on(False)
     axes.annotate(
         write_probability(value), (1.0, place), xytext=(8, 0), textcoords="offset points",
@@ -120,7 +120,7 @@ def _draw_probability(axes: Axes, place: int, value: float, error: float, colour
 
 
 def write_probability(value: float) -> str:
-    """A probability to three places; none is quite 0 or 1, and it is not written so.
+    """A probability with three decimals; never written as exactly 0 or 1.
 
     >>> write_probability(0.25), write_probability(1e-9), write_probability(0.999999)
     ('0.250', '< 0.001', '> 0.999')
@@ -135,11 +135,11 @@ def write_probability(value: float) -> str:
 def _factor_paths(
     names: Sequence[str], traces: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Rows and log Bayes factors against the first model; empty where paths share no rows."""
+    """Rows and log Bayes factors against the first model; empty if the paths share no rows."""
     if any(name not in traces or "rows" not in traces[name] for name in names):
         return {}
     if any("power" in traces[name] for name in names):
-        return {}  # powers of different likelihoods are no common way
+        return {}  # powers of different likelihoods are not comparable
     common = traces[names[0]]["rows"]
     for name in names[1:]:
         common = np.intersect1d(common, traces[name]["rows"])

@@ -1,4 +1,4 @@
-"""Numbers as text: ticks that say where they stand, and means with their deviations."""
+"""Numbers as text: exact tick labels, and means with their standard deviations."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# Written out as they are: numbers below this, with no more decimals than these.
+# Numbers below this, with at most this many decimals, are written without an exponent.
 LARGEST, MOST_DECIMALS = 1e8, 4
-# Letters that a number with an exponent may have, unless without one it has more than so many.
+# Largest length of a label with an exponent, unless the plain label is longer than LONG.
 EASY, LONG = 7, 18
-# Part of the distance between ticks that a label may be off.
+# Largest error of a label, as a fraction of the distance between ticks.
 SLACK = 1e-3
-# Digits that a double has.
+# Number of significant digits of a double.
 DIGITS = 16
 
 
 def write_numbers(values: Sequence[float]) -> list[str]:
-    """Labels of the ticks of one axis, which read back as the places of the ticks.
+    """Labels of the ticks of one axis; each label equals the position of its tick.
 
-    The decimals come from the ticks: as few as tell where each of them stands. Large and small
-    numbers have exponents where that is shorter.
+    The number of decimals is the smallest that gives the position of every tick. Large and small
+    numbers have exponents if that is shorter.
 
     >>> write_numbers([10.0, 10.5, 11.0])
     ['10.0', '10.5', '11.0']
@@ -41,13 +41,13 @@ def write_numbers(values: Sequence[float]) -> list[str]:
         return plain
     powers = [_with_exponent(value, slack) for value in numbers]
     longest, shortest = max(map(len, plain), default=0), max(map(len, powers), default=0)
-    # A number of many digits is easier to read with commas than with an exponent.
+    # A number with many digits is easier to read with commas than with an exponent.
     easy = shortest <= EASY or longest > LONG
     return powers if easy and shortest < longest else plain
 
 
 def write_number(value: float) -> str:
-    """One number by itself, as on a logarithmic axis.
+    """A single number, as on a logarithmic axis.
 
     >>> write_number(20000.0), write_number(0.05), write_number(1e-7), write_number(1e12)
     ('20,000', '0.05', '1e-7', '1e12')
@@ -61,7 +61,7 @@ def _is_enough(values: np.ndarray, decimals: int, slack: float) -> bool:
 
 def _plain(value: float, decimals: int, slack: float) -> str:
     if abs(value) <= slack:
-        value = 0.0  # never a tick at -0.0, or at a rounding error of zero
+        value = 0.0  # not -0.0, and not a rounding error around zero
     return f"{value:,.{decimals}f}"
 
 
@@ -77,7 +77,7 @@ def _with_exponent(value: float, slack: float) -> str:
 
 
 def write_mean(mean: float, deviation: float) -> str:
-    """Mean and standard deviation, to two digits of the latter.
+    """Mean and standard deviation, with two significant digits of the latter.
 
     >>> write_mean(10.5, 0.0123), write_mean(1e6, 0.1), write_mean(3.0, 0.0)
     ('10.500 ± 0.012', '1,000,000.00 ± 0.10', '3')
@@ -103,5 +103,5 @@ def _exponent(text: str) -> str:
 
 
 def minus(text: str) -> str:
-    """A number as matplotlib writes it, with a minus sign and not a hyphen."""
+    """A number as in matplotlib, with a minus sign in place of the hyphen."""
     return text.replace("-", "\N{MINUS SIGN}")

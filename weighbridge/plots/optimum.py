@@ -1,4 +1,4 @@
-"""An optimum: where the starts have ended, and the parameters with their errors."""
+"""An optimum: where the starts ended, and the parameters with their errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Parameters that are drawn.
+# Largest number of parameters drawn.
 MOST = 20
-# Starts that end so many nats below the best have ended there too, as far as one can see.
+# Starts that end at most this many nats below the best count as ending at the best.
 SEEN = 1e-3
 
 
@@ -32,13 +32,13 @@ def plot_optimum(
     title: str,
     axes: Surface | None = None,
 ) -> Figure:
-    """How far below the best each start has ended, and the parameters there.
+    """How far below the best each start ended, and the parameters at the best.
 
     Args:
-        optima: the objective where each start has ended, the best first.
-        values: of the scalar entries of the parameters.
-        errors: their standard errors, where they are known.
-        title: what to write above, in one line or several.
+        optima: the objective at the end of each start, the best first.
+        values: the scalar entries of the parameters.
+        errors: their standard errors, if known.
+        title: text above the figure, one line or several.
         axes: where to draw: an empty figure or subfigure, or two axes.
 
     >>> figure = plot_optimum(np.array([-1.0, -1.0, -5.0]), {"mu": 0.5}, {"mu": 0.1}, title="")
@@ -62,7 +62,7 @@ def plot_optimum(
 
 
 def _draw_starts(axes: Axes, optima: np.ndarray) -> None:
-    """Of starts that fail altogether there is no place: they are counted."""
+    """Starts that failed have no position; their number is shown."""
     from weighbridge.plots.ticks import SeparateNumbers
 
     behind = optima[0] - optima
@@ -82,8 +82,8 @@ def _draw_starts(axes: Axes, optima: np.ndarray) -> None:
     axes.set_ylabel("nats below the best")
     if not known.all():
         lost = int(np.sum(~known))
-        told = f"{lost:,} start{'' if lost == 1 else 's'} ended nowhere"
-        axes.set_title(told, loc="left", fontsize="small")
+        text = f"{lost:,} start{'' if lost == 1 else 's'} failed"
+        axes.set_title(text, loc="left", fontsize="small")
 
 
 def _draw_values(axes: Axes, values: Mapping[str, float], errors: Mapping[str, float]) -> None:

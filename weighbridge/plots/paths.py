@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Traces = Mapping[str, Mapping[str, np.ndarray]]
 ANSWER_COLOUR = "#D55E00"
-# Letters in a line above the figure.
+# Characters per line above the figure.
 LINE = 105
 
 
@@ -35,15 +35,15 @@ def plot_paths(
 ) -> Figure:
     """The paths of several models: along the rows seen, or along the annealing steps.
 
-    Of runs that took rows as they came: log evidence per row, annealing steps, and ESS where it
-    is known. Of runs that tempered all the data: log evidence so far, power, and ESS.
+    For runs that take rows as they come: log evidence per row, annealing steps, and ESS if known.
+    For runs that temper all the data: log evidence so far, power, and ESS.
 
     Args:
         traces: for each name, columns ``rows``, ``log_evidence``, ``annealing_steps`` and maybe
             ``ess``, or ``power``, ``log_evidence`` and ``ess``.
         changes: rows at which to draw a vertical line.
-        answer: of a single run: what it answers, drawn with two standard errors either way.
-        axes: where to draw: an empty figure or subfigure, or an axes for each panel.
+        answer: for a single run: its answer, drawn with two standard errors on either side.
+        axes: where to draw: an empty figure or subfigure, or one axes per panel.
     """
     if all("power" in trace for trace in traces.values()):
         return _plot_tempering(traces, answer, axes)
@@ -99,12 +99,12 @@ def _stacked(surface: Surface | None, count: int) -> Panels:
 
 def _finish(drawn: Panels, names: Sequence[str], answer: Answer | None) -> Figure:
     if answer is None:
-        # What is drawn beside the models, such as changes, has its name in the legend too.
+        # Other lines, such as changes, are named in the legend too.
         labels = drawn.flat[0].get_legend_handles_labels()[1]
         return drawn.finish(labels if len(labels) > len(names) else names)
     figure = drawn.finish([])
-    told = [part for text in (answer.caution, answer.note) for part in textwrap.wrap(text, LINE)]
-    drawn.flat[0].set_title("\n".join([*names, *map(minus, told)]), loc="left", fontsize="small")
+    notes = [part for text in (answer.caution, answer.note) for part in textwrap.wrap(text, LINE)]
+    drawn.flat[0].set_title("\n".join([*names, *map(minus, notes)]), loc="left", fontsize="small")
     drawn.flat[0].legend(fontsize="small", framealpha=0.8)
     return figure
 
@@ -122,7 +122,7 @@ def _draw_level(axes: Axes, answer: Answer) -> None:
 
 
 def _point_at(axes: Axes, rows: float, answer: Answer) -> None:
-    """The answer at the end of the rows, with two standard errors either way."""
+    """The answer at the last row, with two standard errors on either side."""
     error = 2 * answer.std_error / rows if math.isfinite(answer.std_error) else None
     axes.errorbar(
         rows, answer.log_evidence / rows, yerr=error, fmt="D", markersize=5, capsize=3,

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Draws that are shown as points, cells of a density along each side.
+# Number of draws shown as points, and number of grid cells of a density along each side.
 NUM_POINTS = 600
 NUM_CELLS = 96
-# What is shaded more than the interval.
+# Probability of the inner, darker region.
 CORE = 0.5
-# How draws are marked that are worth a look.
+# Style of marked draws.
 MARKED = {"color": COLOURS[1], "markersize": 4, "markeredgewidth": 0.8}
-# A truth so many widths of the posterior beyond its end is pointed at, and not reached.
+# A true value farther than this many widths outside the posterior is shown by an arrow.
 FAR = 2.0
 
 
 class Coordinate(NamedTuple):
-    """One scalar entry: its draws, what is written at its axis, its ends, and its true value."""
+    """One scalar entry: its draws, its label, its axis limits, and its true value."""
 
     values: np.ndarray
     label: str
@@ -52,7 +52,7 @@ class Coordinate(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weights of the draws, their effective number, and the masses that are shaded."""
+    """Weights of the draws, their effective number, and the masses of the shaded regions."""
 
     values: np.ndarray
     ess: float
@@ -74,13 +74,13 @@ def plot_posterior(
 
     Args:
         samples: draws by parameter name, the draw along the first axis.
-        weights: of the draws, adding up to 1.
+        weights: weights of the draws; their sum is 1.
         names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
-        title: what to write above, in one line or several.
+        title: text above the figure, one line or several.
         marked: which draws to mark, such as divergent ones.
         labelling: true values, other names and units.
         axes: where to draw: an empty figure or subfigure, or n x n axes for n coordinates.
-        probability: mass of the highest density that is shaded, beside half of it.
+        probability: mass of the shaded highest-density region; an inner one holds half.
     """
     check_probability(probability)
     chosen, count = choose_coordinates(samples, names)
@@ -116,7 +116,7 @@ def plot_posterior(
 
 
 def _grid(surface: Surface | None, size: int) -> Panels:
-    """Panels on and below the diagonal; those of a user above it are emptied."""
+    """Panels on and below the diagonal; a user's axes above it are switched off."""
     side = min(2.3, 13.0 / size)
     parent = parent_of(surface, (max(side * size, 5.0), max(side * size, 3.0) + 0.7))
     if parent is None:
@@ -135,7 +135,7 @@ def _grid(surface: Surface | None, size: int) -> Panels:
 def _notes(
     title: str, weighing: Weights, marks: np.ndarray, coordinates: Sequence[Coordinate], count: int
 ) -> list[str]:
-    """What stands above the figure."""
+    """The lines above the figure."""
     weights, ess, masses = weighing
     drawn = f"{len(weights):,} draws"
     if np.ptp(weights) > 0:
@@ -159,7 +159,7 @@ def _points(weights: np.ndarray) -> np.ndarray:
 
 
 def _limits(values: np.ndarray, weights: np.ndarray, truth: float | None) -> tuple[float, float]:
-    """Nearly all draws, and the truth if it is not far off."""
+    """Limits that include nearly all draws, and the true value if it is not far away."""
     ends = np.quantile(values, (0.002, 0.998), weights=weights, method="inverted_cdf")
     low, high = float(ends[0]), float(ends[1])
     width = high - low
@@ -195,7 +195,7 @@ def _draw_marginal(axes: Axes, coordinate: Coordinate, weighing: Weights) -> Non
 
 
 def _draw_truth(axes: Axes, truth: float, limits: tuple[float, float]) -> None:
-    """A line at the truth, or an arrow that tells it where it is too far off."""
+    """A line at the true value, or an arrow with its value if it is too far away."""
     low, high = limits
     if low <= truth <= high:
         axes.axvline(truth, label="truth", **TRUTH)
@@ -213,7 +213,7 @@ def _draw_truth(axes: Axes, truth: float, limits: tuple[float, float]) -> None:
 def _draw_pair(
     axes: Axes, across: Coordinate, below: Coordinate, weighing: Weights, points: np.ndarray
 ) -> None:
-    """A smoothed density with contours of its mass, over some of the draws."""
+    """A smoothed density with contours, over some of the draws."""
     axes.plot(
         across.values[points], below.values[points], ".", color="0.55", markersize=1.5, alpha=0.6,
         zorder=1,
@@ -227,7 +227,7 @@ def _draw_pair(
     levels = levels_of(density, weighing.masses)
     highest = float(density.max())
     rising = all(a < b for a, b in zip([0.0, *levels], [*levels, highest]))
-    if not rising:  # all draws in one cell, or next to it
+    if not rising:  # all draws are in one cell or in adjacent cells
         return
     centres = [0.5 * (line[1:] + line[:-1]) for line in edges]
     for level, shade in zip(levels, (0.3, 0.45)):
@@ -237,7 +237,7 @@ def _draw_pair(
 
 
 def _label(axes: Axes, place: tuple[int, int], coordinates: Sequence[Coordinate]) -> None:
-    """Names and numbers at the left and at the bottom only."""
+    """Names and numbers only at the left and at the bottom."""
     row, column = place
     axes.tick_params(labelsize="x-small")
     few_ticks(axes.xaxis, 4 if len(coordinates) > 1 else 7)

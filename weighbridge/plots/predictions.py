@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 MAX_PANELS = 6
-# What is drawn darker than the interval.
+# Probability of the inner, darker interval.
 CORE = 0.5
-# Fewer rows than this are drawn as bars, one by one.
+# Fewer rows than this are drawn as single bars.
 FEW_ROWS = 60
 
 
@@ -40,9 +40,9 @@ def plot_bands(
 
     Args:
         draws: draws x rows x components of a value; each component has a panel.
-        x: where the rows stand; by default their numbers.
-        axes: where to draw: an empty figure or subfigure, or as many axes as components.
-        probability: mass of the wider interval; the other one holds half.
+        x: positions of the rows on the axis; by default their numbers.
+        axes: where to draw: an empty figure or subfigure, or one axes per component.
+        probability: mass of the wider interval; the inner one holds half.
     """
     check_probability(probability)
     count = min(draws.shape[2], MAX_PANELS)
@@ -82,7 +82,7 @@ def plot_bands(
 
 
 def row_intervals(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the shortest interval of every row that holds so much of its draws.
+    """Ends of the shortest interval of every row that holds this share of its draws.
 
     >>> low, high = row_intervals(np.array([[0.0], [9.0], [1.0], [2.0]]), 0.75)
     >>> low.tolist(), high.tolist()
@@ -104,8 +104,8 @@ def plot_draws(
 
     Args:
         draws: draws x components.
-        axes: where to draw: an empty figure or subfigure, or as many axes as components.
-        probability: mass of the highest-density interval that is shaded.
+        axes: where to draw: an empty figure or subfigure, or one axes per component.
+        probability: mass of the shaded highest-density interval.
     """
     check_probability(probability)
     count = min(draws.shape[1], MAX_PANELS)

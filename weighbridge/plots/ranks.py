@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Histograms in a row, and at most.
+# Histograms per line, and their largest number.
 COLUMNS, MOST = 4, 16
 
 
@@ -25,12 +25,12 @@ def plot_ranks(
     *,
     axes: Surface | None = None,
 ) -> Figure:
-    """Histograms of ranks, each with the band that 99 % of the counts of uniform ranks lie in.
+    """Histograms of ranks, with the band that holds 99 % of the counts of uniform ranks.
 
     Args:
-        ranks: by name, from 0 to the number of draws that were ranked among.
-        edges: first rank of every bar, and one beyond the last rank.
-        axes: where to draw: an empty figure or subfigure, or as many axes as entries.
+        ranks: by name, from 0 to the number of draws.
+        edges: first rank of every bar, and the last rank plus one.
+        axes: where to draw: an empty figure or subfigure, or one axes per entry.
 
     >>> len(plot_ranks({"a": np.arange(20)}, np.arange(0, 21, 4)).axes)
     1
@@ -49,7 +49,7 @@ def plot_ranks(
             count * shares, edges, baseline=None, color="grey", linewidth=0.8, linestyle=":"
         )
         panel.hist(values, edges.tolist(), color=COLOURS[0], alpha=0.8)
-        for end in (low, high):  # also where bars hide the band
+        for end in (low, high):  # visible also where bars cover the band
             panel.stairs(end, edges, baseline=None, color="0.4", linewidth=0.7)
         panel.set_title(shorten(name, 20), loc="left", fontsize="small")
         panel.set_xlim(0, num_draws + 1)

@@ -1,4 +1,4 @@
-"""Axes of log Bayes factors, which may be a fraction of a nat or thousands."""
+"""Axes of log Bayes factors, which range from a fraction of a nat to thousands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def bend_factors(
     axes: Axes, along: Literal["x", "y"], lowest: float, highest: float, decisive: float
 ) -> None:
-    """Linear while all factors can be seen so; beyond, logarithmic outside the decisive ones."""
+    """Linear scale for moderate factors; otherwise logarithmic outside the decisive range."""
     if lowest > -20 * decisive and highest < 20 * decisive:
         return
     scale: dict[str, Any] = {"linthresh": 2 * decisive}

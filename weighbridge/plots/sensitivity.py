@@ -1,4 +1,4 @@
-"""How far the marginals of a posterior move with the prior, and with the likelihood."""
+"""How much the marginals of a posterior change with the prior and with the likelihood."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Entries that are drawn, those that are the most sensitive to the prior.
+# Largest number of entries drawn: those most sensitive to the prior.
 MOST = 30
 
 
@@ -30,11 +30,11 @@ def plot_sensitivity(
     """Sensitivity of every scalar entry to the prior and to the likelihood.
 
     Args:
-        prior: how far each entry's marginal moves for each doubling of the prior's power.
-        likelihood: likewise for the likelihood's.
-        sensitive: beyond it an entry is sensitive.
-        note: what to write above.
-        axes: where to draw: an empty figure or subfigure, or one axes.
+        prior: distance that each entry's marginal moves per doubling of the prior's power.
+        likelihood: the same for the power of the likelihood.
+        sensitive: threshold above which an entry is sensitive.
+        note: text above the figure.
+        axes: where to draw: an empty figure or subfigure, or a single axes.
 
     >>> figure = plot_sensitivity({"a": 0.1}, {"a": 0.2}, sensitive=0.05, note="")
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]

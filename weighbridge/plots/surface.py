@@ -1,4 +1,4 @@
-"""Where to draw: a figure of our own, or a user's figure, subfigure or axes."""
+"""Where to draw: a new figure, or a user's figure, subfigure or axes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from numpy.typing import NDArray
 
-    # An empty figure or part of one, in which panels are made; or the panels themselves.
+    # An empty figure or a part of one, in which panels are made; or the panels themselves.
     Surface: TypeAlias = Figure | SubFigure | Axes | Sequence[Any] | NDArray[Any]
 
-# Of a heading, at the least.
+# Characters per inch of a heading, a lower estimate.
 LETTERS_AN_INCH = 14.0
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Panels to draw in, and the figure (or part of one) that is all theirs.
+    """Panels to draw in, and the figure (or part of one) that contains only them.
 
     Attributes:
         grid: axes, rows x columns.
-        parent: what the panels were made in; None for a user's own axes, which are in a figure
-            whose heading, legend and layout are the user's.
-        is_new: whether the figure was made for them.
+        parent: the figure in which the panels were made. None for a user's own axes; the heading,
+            legend and layout of their figure belong to the user.
+        is_new: whether the figure was made for these panels.
     """
 
     grid: np.ndarray
@@ -41,18 +41,18 @@ class Panels:
 
     @property
     def flat(self) -> list[Axes]:
-        """The panels in one row."""
+        """The panels as a list."""
         return [axes for axes in self.grid.flat if axes is not None]
 
     @property
     def figure(self) -> Figure:
-        """The whole figure that the panels are in."""
+        """The whole figure that contains the panels."""
         found = self.flat[0].get_figure(root=True)
         assert found is not None
         return found
 
     def finish(self, names: Sequence[str]) -> Figure:
-        """Tidy every panel, and tell the names: one as a title, several in a legend."""
+        """Format every panel, and show the names: one as a title, several in a legend."""
         for axes in self.flat:
             tidy(axes)
         if len(names) == 1:
@@ -62,7 +62,7 @@ class Panels:
         return self.figure
 
     def heading(self, lines: Sequence[str]) -> None:
-        """Write above all panels, if the figure is theirs."""
+        """Write text above all panels, if the figure contains only them."""
         if self.parent is None:
             return
         width = int(LETTERS_AN_INCH * self.parent.bbox.width / self.figure.dpi)
@@ -72,7 +72,7 @@ class Panels:
         self.parent.suptitle(text, x=0.01, ha="left", fontsize="small")
 
     def legend(self, handles: Sequence[Any], names: Sequence[str]) -> None:
-        """One legend for all panels: below them, or in the first of a user's own."""
+        """One legend for all panels: below them, or in the first of a user's axes."""
         labels = short_names(names, 60)
         if self.parent is None:
             self.flat[0].legend(handles, labels, fontsize="small")
@@ -96,14 +96,14 @@ def panels(
     sharex: bool | Literal["col"] = False,
     ratios: Sequence[float] | None = None,
 ) -> Panels:
-    """Rows x columns of panels: in a new figure, in what a user gave, or what a user gave.
+    """Rows x columns of panels: in a new figure, in a user's figure, or a user's axes.
 
     Args:
-        surface: None for a new figure; an empty figure or subfigure; or as many axes, as
-            ``plt.subplots(rows, columns)`` gives them.
+        surface: None for a new figure; an empty figure or subfigure; or this many axes, as returned
+            by ``plt.subplots(rows, columns)``.
         shape: rows and columns.
-        size: of a new figure, in inches.
-        sharex: which panels of a figure have a common horizontal axis.
+        size: size of a new figure, in inches.
+        sharex: which panels of a figure share the horizontal axis.
         ratios: heights of the rows, relative to each other.
 
     >>> panels(None, (2, 1), (5.0, 5.0)).grid.shape
@@ -119,13 +119,13 @@ def panels(
 def several_panels(
     surface: Surface | None, count: int, columns: int, size: tuple[float, float]
 ) -> Panels:
-    """So many panels, line by line in so many columns.
+    """This many panels, line by line, in at most this many columns.
 
     Args:
-        surface: None for a new figure; an empty figure or subfigure; or as many axes.
-        count: of the panels.
-        columns: of a figure, at most.
-        size: of one panel, in inches.
+        surface: None for a new figure; an empty figure or subfigure; or this many axes.
+        count: number of panels.
+        columns: largest number of columns.
+        size: size of one panel, in inches.
 
     >>> several_panels(None, 3, 2, (3.0, 2.0)).grid.shape
     (3, 1)
@@ -142,7 +142,7 @@ def several_panels(
 
 
 def parent_of(surface: Any, size: tuple[float, float]) -> Figure | SubFigure | None:
-    """The figure to make panels in: a new one, or a user's empty one; None for a user's axes."""
+    """The figure in which to make panels: a new one or a user's; None for a user's axes."""
     if surface is None:
         return new_figure(*size)
     from matplotlib.figure import Figure, SubFigure
@@ -151,18 +151,18 @@ def parent_of(surface: Any, size: tuple[float, float]) -> Figure | SubFigure | N
         return None
     if surface.axes:
         raise MethodError(
-            "The figure that was given as axes has panels already: give an empty one, or a part "
-            "of one (figure.subfigures), or the axes themselves."
+            "The figure given as axes already has panels: give an empty figure, or a part of one "
+            "(figure.subfigures), or the axes themselves."
         )
     whole = surface.get_figure(root=True)
-    if whole.get_layout_engine() is None:  # labels would overlap, also those of subfigures
+    if whole.get_layout_engine() is None:  # otherwise labels overlap, also in subfigures
         whole.set_layout_engine("constrained")
     parent: Figure | SubFigure = surface
     return parent
 
 
 def own_axes(surface: Any, shape: tuple[int, int]) -> np.ndarray:
-    """A user's own axes as rows x columns; an error if they are something else, or too few."""
+    """A user's axes as rows x columns; an error if they are not axes, or not this many."""
     from matplotlib.axes import Axes
 
     given = np.asarray(surface, object)
@@ -174,7 +174,7 @@ def own_axes(surface: Any, shape: tuple[int, int]) -> np.ndarray:
         )
     if given.size != rows * columns:
         raise MethodError(
-            f"This drawing has {rows} x {columns} panels, and {given.size} axes were given: make "
+            f"This drawing has {rows} x {columns} panels, but {given.size} axes were given: make "
             f"them with plt.subplots({rows}, {columns}), or give an empty figure."
         )
     return given.reshape(shape)

@@ -1,4 +1,4 @@
-"""How matplotlib labels ticks: imported where something is drawn, for it imports matplotlib."""
+"""Tick labels for matplotlib; a module of its own, because it imports matplotlib."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ DIGIT, POINT, GAP, ROOM = 0.64, 0.35, 0.6, 3.0
 
 
 class PlainNumbers(Formatter):
-    """Labels that say where each tick stands, with no offset or factor at the axis' end."""
+    """Labels with the exact position of each tick, without an offset or factor at the axis."""
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         """Labels of all ticks of an axis."""
         return [self.fix_minus(text) for text in write_numbers(values)]
 
     def __call__(self, x: float, pos: Any = None) -> str:
-        """The label of one tick, or the place of the pointer."""
+        """The label of one tick, or the position of the pointer."""
         return self.fix_minus(write_numbers([x])[0])
 
 
 class SeparateNumbers(PlainNumbers):
-    """The same for a logarithmic axis, whose ticks have nothing to do with each other."""
+    """Labels for a logarithmic axis, where each tick is formatted by itself."""
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         """Labels of all ticks of an axis."""

@@ -1,1 +1,1 @@
-"""What a user gets back: evidence, posterior, predictions."""
+"""Results for the user: evidence, posterior, predictions."""

@@ -1,4 +1,4 @@
-"""Draws as ArviZ has them: a data tree, or InferenceData beside an ArviZ of before 1.0."""
+"""Draws for ArviZ: a data tree, or InferenceData with an ArviZ before 1.0."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from weighbridge.models.row_values import row_blocks
 if TYPE_CHECKING:
     from weighbridge.models.model import Model
 
-# What ArviZ calls the statistics of a sampler.
+# ArviZ's names for the statistics of a sampler.
 ARVIZ_NAMES = {
     "divergent": "diverging",
     "acceptance": "acceptance_rate",
     "num_leapfrog": "n_steps",
 }
-# The dimension of rows, and what their log-likelihood is called (a variable may not have the name
-# of its dimension).
+# The dimension of rows, and the name of their log-likelihood (a variable may not have the name of
+# its dimension).
 ROW, ROWS = "row", "rows"
 
 
 class Observed(NamedTuple):
-    """What was observed, and what the draws say of it.
+    """The observed data, and their log-likelihood at the draws.
 
     Attributes:
-        log_likelihood: of every row, chains x draws x rows; None for a total log-likelihood.
-        columns: of the data, rows along the first axis.
+        log_likelihood: log-likelihood of every row, chains x draws x rows; None for a total
+            log-likelihood.
+        columns: columns of the data, rows along the first axis.
     """
 
     log_likelihood: np.ndarray | None
@@ -45,15 +46,15 @@ def to_arviz(
     stats: Mapping[str, np.ndarray] | None = None,
     observed: Observed | None = None,
 ) -> Any:
-    """Draws, their statistics and what was observed, for the ArviZ that is installed.
+    """Draws, their statistics and the observed data, for the installed ArviZ.
 
     Args:
         samples: draws by parameter name, chains x draws x shape.
-        stats: what the sampler said of each draw, chains x draws.
+        stats: statistics of each draw from the sampler, chains x draws.
         observed: log-likelihoods of rows and their columns.
 
     Returns:
-        ``xarray.DataTree``, which ArviZ 1 reads, or ``arviz.InferenceData`` beside ArviZ 0.x.
+        ``xarray.DataTree``, which ArviZ 1 reads, or ``arviz.InferenceData`` with ArviZ 0.x.
     """
     groups: dict[str, dict[str, np.ndarray]] = {"posterior": dict(samples)}
     dims: dict[str, list[str]] = {}
@@ -75,13 +76,13 @@ def to_arviz(
         raise MissingDependencyError(
             'to_arviz() needs ArviZ: pip install "weighbridge[arviz]", or arviz itself.'
         ) from error
-    # A column may have the name of a parameter, whose dimensions are others.
+    # A column may have the name of a parameter that has other dimensions.
     own = {name: d for name, d in dims.items() if name not in samples}
     return from_dict(groups, dims=own)
 
 
 def generation() -> int | None:
-    """The major version of ArviZ, if it is installed as a whole.
+    """The major version of ArviZ, if the whole package is installed.
 
     >>> generation() in (None, 0, 1)
     True
@@ -93,7 +94,7 @@ def generation() -> int | None:
 
 
 def _inference_data(groups: dict[str, dict[str, np.ndarray]], dims: dict[str, list[str]]) -> Any:
-    """What ArviZ 0.x reads, with variables named as its plots expect them."""
+    """The format of ArviZ 0.x, with the variable names that its plots expect."""
     from arviz import from_dict
 
     own = {name: d for name, d in dims.items() if name not in groups["posterior"]}
@@ -102,18 +103,16 @@ def _inference_data(groups: dict[str, dict[str, np.ndarray]], dims: dict[str, li
 
 @double_precision
 def observe(samples: Mapping[str, np.ndarray], model: Model | None, data: Any) -> Observed | None:
-    """The log-likelihood of every row at every draw, where a model and data are given.
+    """The log-likelihood of every row at every draw, if a model and data are given.
 
     Args:
         samples: draws by parameter name, chains x draws x shape.
-        model: of the draws; without one only the data are kept.
-        data: in memory, as ``wb.evidence`` takes them.
+        model: the model of the draws; without one only the data are kept.
+        data: observations in memory, in any form that ``wb.evidence`` accepts.
     """
     if data is None:
         if model is not None:
-            raise MethodError(
-                "to_arviz(model, data) needs both: the log-likelihood is of the data."
-            )
+            raise MethodError("to_arviz(model, data) needs both: a log-likelihood needs the data.")
         return None
     values, left_out = take_columns(data)
     names, leaves = column_names(values), jax.tree_util.tree_leaves(values)

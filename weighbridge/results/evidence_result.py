@@ -1,4 +1,4 @@
-"""What an estimator gives back: the log evidence with its error, the path, the posterior."""
+"""The result of an estimator: the log evidence with its error, the path, the posterior."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ SCHEMA = "weighbridge.evidence.1"
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence(PosteriorFigure, Shown):
-    """The log evidence of a model, with everything that was learned on the way.
+    """The log evidence of a model, with its error, path, posterior and diagnostics.
 
     Attributes:
         log_evidence: log of the marginal likelihood, in nats.
         std_error: its standard error; NaN when it cannot be stated.
-        num_observations: rows that were weighed, repeated rows counted.
+        num_observations: number of rows, repeated rows counted.
         method: name of the estimator.
         trace: the path, one entry per chunk or temperature; of the first round of islands, if a
             tolerance asked for several.
         samples: posterior draws by parameter name, the draw along the first axis.
         log_weights: their normalised log weights.
-        diagnostics: what the estimator measured about itself.
+        diagnostics: measurements of the estimator about its run.
         flags: every reason for caution; empty if there is none.
-        elapsed: seconds of wall clock.
+        elapsed: seconds of wall-clock time.
         fingerprint: of the rows that were weighed; ``wb.compare`` refuses results whose data
             differ. None where the rows are not known, as in files of older versions.
     """
@@ -75,12 +75,12 @@ class Evidence(PosteriorFigure, Shown):
 
     @property
     def status(self) -> Status:
-        """The gravest flag, or ``Status.OK``."""
+        """The most serious flag, or ``Status.OK``."""
         return gravest(self.flags)
 
     @property
     def caution(self) -> str:
-        """The reasons for caution in a few words, as headings have them; empty if there is none.
+        """The reasons for caution in a few words, for headings; empty if there are none.
 
         >>> flags = (Status.ISLANDS_DISAGREE, Status.LOW_ESS)
         >>> Evidence(-1.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), flags=flags).caution
@@ -93,7 +93,7 @@ class Evidence(PosteriorFigure, Shown):
         power = self.diagnostics.get("power_reached", 1.0)
         reached = "" if power >= 1 else f" at power {power:.3g}"
         about = [self.method]
-        if self.num_observations:  # a total log-likelihood has none that could be counted
+        if self.num_observations:  # unknown for a total log-likelihood
             skipped = left_out(self.rows_skipped, self.rows_quarantined)
             about.append(f"{counted(self.num_observations)}{skipped}")
         about.append(f"{self.elapsed:.1f} s")
@@ -128,32 +128,32 @@ class Evidence(PosteriorFigure, Shown):
 
     @property
     def rows_quarantined(self) -> int:
-        """Bad rows that went to a file, with ``on_bad_row="quarantine"``."""
+        """Bad rows that were written to a file, with ``on_bad_row="quarantine"``."""
         return int(self.diagnostics.get("rows_quarantined", 0))
 
     @property
     def columns_left_out(self) -> list[str]:
-        """Columns of the data that do not hold numbers, which the model did not read."""
+        """Columns of the data that do not hold numbers; the model did not read them."""
         return list(self.diagnostics.get("columns_left_out", ()))
 
     @property
     def files_left_out(self) -> list[str]:
-        """What is wrong with files that could not be read, or not to their end: set aside."""
+        """Errors of files that could not be read, or not to their end, and were set aside."""
         return list(self.diagnostics.get("files_left_out", ()))
 
     @property
     def remarks(self) -> list[str]:
-        """What else to know: columns left out, what makes the run slow, what auto chose."""
+        """Further remarks: columns left out, what slows the run, the method "auto" chose."""
         largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
         names = (*largest, "scale_remark", "host_remark", "chosen")
-        told = (str(self.diagnostics.get(name, "")) for name in names)
+        texts = (str(self.diagnostics.get(name, "")) for name in names)
         files = [f"set aside: {reason}" for reason in self.files_left_out]
-        return [*files, *columns_remark(self.columns_left_out), *filter(None, told)]
+        return [*files, *columns_remark(self.columns_left_out), *filter(None, texts)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
 
-        They are shuffled: an order by island would look like a chain that does not mix.
+        They are shuffled: sorted by island they would look like a chain that does not mix.
 
         >>> posterior = Evidence(-1.0, 0.1, 9, "smc", Trace(), {"a": np.arange(2.0)}, np.zeros(2))
         >>> sorted(posterior.resample(4)["a"].tolist())
@@ -169,8 +169,8 @@ class Evidence(PosteriorFigure, Shown):
         """Posterior mean, standard deviation and intervals of every parameter.
 
         Two intervals hold the probability: the equal-tailed one, between the quantiles that the
-        columns name, and the highest-density interval (HDI), the shortest there is. Reasons for
-        caution stand below.
+        columns name, and the highest-density interval (HDI), the shortest one. Reasons for
+        caution are printed below.
 
         Args:
             probability: mass inside the intervals.
@@ -224,12 +224,12 @@ class Evidence(PosteriorFigure, Shown):
         return Prediction(draws, None if inputs is None else draws.shape[1])
 
     def plot(self, *, axes: Surface | None = None) -> Figure:
-        """The path: along the rows seen, or along the annealing steps; and the answer beside it.
+        """The path, along the rows seen or along the annealing steps, together with the answer.
 
-        Where the path does not end at the answer, a line above says why.
+        If the path does not end at the answer, a line above explains why.
 
         Args:
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each panel.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes per panel.
 
         >>> trace = Trace(power=np.array([0.1, 1.0]), log_evidence=np.array([-1.0, -9.0]),
         ...               ess=np.array([32.0, 40.0]))
@@ -254,11 +254,11 @@ class Evidence(PosteriorFigure, Shown):
         num_samples: int = 1000,
         seed: int = 0,
     ) -> Any:
-        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData beside 0.x.
+        """Equally weighted draws for ArviZ, as one chain: a data tree, or InferenceData (0.x).
 
         Args:
             model: adds the log-likelihood of every row, for ``az.loo``.
-            data: the observations, in memory; without a model they are added as they are.
+            data: the observations, in memory; without a model they are added unchanged.
             num_samples: draws, resampled by their weights.
             seed: the same seed gives the same draws.
         """
@@ -295,8 +295,8 @@ class Evidence(PosteriorFigure, Shown):
     def load(cls, path: str | Path) -> Evidence:
         """Read a result that ``save`` wrote.
 
-        What is damaged, or cannot be a result, is refused with a ``CheckpointError``; nothing in
-        the file is run. The digest guards against damage, not against attackers: whoever can write
+        A damaged file, or one that cannot be a result, raises a ``CheckpointError``; no code in
+        the file is run. The digest protects against damage, not against attackers: who can write
         the file can write other numbers into it.
         """
         arrays, metadata = checkpoint_file.read(path, SCHEMA)
@@ -306,7 +306,7 @@ class Evidence(PosteriorFigure, Shown):
             for full_name in metadata["order"]:
                 group, _, name = full_name.partition("/")
                 groups.setdefault(group, {})[name] = arrays[full_name]
-            seen = metadata.get("fingerprint")  # older files have none
+            seen = metadata.get("fingerprint")  # missing in older files
             return cls(
                 log_evidence=float(metadata["log_evidence"]),
                 std_error=float(metadata["std_error"]),
@@ -322,7 +322,7 @@ class Evidence(PosteriorFigure, Shown):
             )
 
     def to_json(self) -> str:
-        """The numbers, without draws, as one line of JSON; what is unknown is null."""
+        """The numbers, without draws, as one line of JSON; unknown numbers are null."""
         return json.dumps(
             {
                 "log_evidence": self.log_evidence if math.isfinite(self.log_evidence) else None,

@@ -1,4 +1,4 @@
-"""What sampling gives back: named draws of several chains, and what the kernel said of them."""
+"""The result of sampling: named draws of several chains, and the kernel's statistics."""
 
 from __future__ import annotations
 
@@ -47,19 +47,18 @@ class Posterior(PosteriorFigure, Shown):
     Attributes:
         samples: draws by parameter name, chains x draws x shape.
         positions: the same as unconstrained vectors, chains x draws x coordinates.
-        stats: what the kernel said of each draw, chains x draws: ``acceptance``, ``divergent``,
-            ``energy``, ``step_size``, ``tree_depth``, ``num_leapfrog``, as far as it has them. With
+        stats: statistics of each draw, chains x draws: ``acceptance``, ``divergent``, ``energy``,
+            ``step_size``, ``tree_depth``, ``num_leapfrog``, as far as the kernel has them. With
             ``thin`` also ``step_energies``, chains x draws x 3: mean, variance and mean square
-            change of the energy over the steps that lead to a draw.
-        kernel: the kernel as tuned: its step size and metric are averages over the chains. With
-            ``num_warmup=0`` it samples on without a new warm-up.
-        num_warmup: steps of the warm-up.
-        seconds: of the warm-up and of the draws, compilation included.
-        remarks: what the run has to say, such as that it was interrupted.
-        max_depth: doublings of a trajectory at most, if there is such a limit.
-        state: where the chains stand, for ``extend`` and ``save``.
-        columns_left_out: columns of the data that do not hold numbers, which the model did not
-            read.
+            change of the energy over the steps before each draw.
+        kernel: the tuned kernel; its step size and metric are averages over the chains. With
+            ``num_warmup=0`` it continues without a new warm-up.
+        num_warmup: number of warm-up steps.
+        seconds: time for the warm-up and for the draws, compilation included.
+        remarks: remarks about the run, for example that it was interrupted.
+        max_depth: largest number of doublings of a trajectory, if there is such a limit.
+        state: state of the chains, for ``extend`` and ``save``.
+        columns_left_out: columns of the data that do not hold numbers; the model did not read them.
     """
 
     samples: dict[str, np.ndarray]
@@ -76,12 +75,12 @@ class Posterior(PosteriorFigure, Shown):
 
     @property
     def num_chains(self) -> int:
-        """Chains; every walker of an ensemble counts as one."""
+        """Number of chains; every walker of an ensemble counts as one."""
         return len(self.positions)
 
     @property
     def num_samples(self) -> int:
-        """Draws of each chain."""
+        """Number of draws of each chain."""
         return int(self.positions.shape[1])
 
     @cached_property
@@ -95,7 +94,7 @@ class Posterior(PosteriorFigure, Shown):
 
     @property
     def divergences(self) -> dict[str, np.ndarray]:
-        """Parameters at the draws whose trajectories diverged: where to look for the trouble.
+        """Parameters at the draws with divergent trajectories, to find the problematic region.
 
         >>> draws, stats = np.zeros((1, 3)), {"divergent": np.array([[False, True, True]])}
         >>> Posterior({"a": draws}, draws[..., None], stats).divergences["a"].shape
@@ -108,10 +107,10 @@ class Posterior(PosteriorFigure, Shown):
     def summary(self, probability: float = PROBABILITY) -> Table:
         """Mean, standard deviation, HDI, Monte Carlo error, ESS and R-hat of every parameter.
 
-        Reasons for caution (``warnings``) stand below.
+        Reasons for caution (``warnings``) are printed below.
 
         Args:
-            probability: mass inside the highest-density interval (HDI), the shortest there is.
+            probability: mass inside the highest-density interval (HDI), the shortest such interval.
 
         >>> draws = np.random.default_rng(0).normal(size=(4, 100))
         >>> Posterior({"a": draws}, draws[..., None], {}).summary(0.5).columns[2:4]
@@ -121,7 +120,7 @@ class Posterior(PosteriorFigure, Shown):
         return replace(table, notes=tuple(self.warnings)) if self.warnings else table
 
     def flat(self) -> dict[str, np.ndarray]:
-        """The draws of all chains in one row, draw by draw.
+        """The draws of all chains on one axis, draw by draw.
 
         >>> draws = {"a": np.array([[0.0, 1.0], [2.0, 3.0]])}
         >>> Posterior(draws, draws["a"][..., None], {}).flat()["a"].tolist()
@@ -159,7 +158,7 @@ class Posterior(PosteriorFigure, Shown):
         return self.plot_posterior(list(self._first_entries(MOST_ENTRIES)))
 
     def _first_entries(self, most: int) -> dict[str, np.ndarray]:
-        # The draw is what the first axis tells: chains x draws would be taken for a vector.
+        # The first axis must be the draws: chains x draws would be taken for a vector.
         flat = summaries.first_entries(self.flat(), most)
         shape = self.num_samples, self.num_chains
         return {name: draws.reshape(shape).T for name, draws in flat.items()}
@@ -173,11 +172,11 @@ class Posterior(PosteriorFigure, Shown):
         return f"{count} warning{'' if count == 1 else 's'}"
 
     def extend(self, num_samples: int) -> Posterior:
-        """So many more draws of every chain, from where they stand; bit for bit as in one run."""
+        """Continue every chain for this many draws; bit for bit equal to one long run."""
         if self._extend is None:
             raise MethodError(
-                "This posterior was loaded, or pickled, without its model. To go on, give it "
-                "with its model: wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
+                "This posterior was loaded or unpickled without its model. To continue, use "
+                "wb.sample(model, data, kernel, resume=posterior, num_samples=...)."
             )
         more = self._extend(num_samples)
         left_out = self.columns_left_out
@@ -208,9 +207,9 @@ class Posterior(PosteriorFigure, Shown):
 
         Args:
             names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
-            truths: values to mark, by parameter or entry; those of a parameter in its shape.
-            labels: what to call parameters or entries, instead of their names.
-            units: what parameters or entries are measured in.
+            truths: values to mark, by parameter or entry; for a parameter, an array of its shape.
+            labels: other names of parameters or entries.
+            units: units of measurement of parameters or entries.
             axes: where to draw: an empty matplotlib figure or subfigure, or n x 3 axes.
         """
         labelling = Labelling(truths, labels, units)
@@ -231,8 +230,8 @@ class Posterior(PosteriorFigure, Shown):
 
         Args:
             names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
-            labels: what to call parameters or entries, instead of their names.
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes an entry.
+            labels: other names of parameters or entries.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes per entry.
         """
         labelling = Labelling(labels=labels)
         return correlation_plot_autocorrelation(self.samples, names, labelling=labelling, axes=axes)
@@ -245,7 +244,7 @@ class Posterior(PosteriorFigure, Shown):
         """
         if "energy" not in self.stats:
             raise MethodError(
-                "This posterior has no energies: kernels such as wb.NUTS() and wb.HMC() state them."
+                "This posterior has no energies: kernels such as wb.NUTS() and wb.HMC() give them."
             )
         return energy_plot_energy(self.stats["energy"], self.stats.get("step_energies"), axes=axes)
 
@@ -256,11 +255,11 @@ class Posterior(PosteriorFigure, Shown):
         return DrawnPosterior(self.flat(), np.full(total, 1 / total), repr(self)[1:-1], marked)
 
     def to_arviz(self, model: Model | None = None, data: Any = None) -> Any:
-        """Draws and statistics for ArviZ: a data tree, or InferenceData beside ArviZ 0.x.
+        """Draws and statistics for ArviZ: a data tree, or InferenceData with ArviZ 0.x.
 
         Args:
             model: adds the log-likelihood of every row, for ``az.loo``.
-            data: the observations, in memory; without a model they are added as they are.
+            data: the observations, in memory; without a model they are added unchanged.
 
         >>> draws = np.random.default_rng(0).normal(size=(2, 50))
         >>> tree = Posterior({"a": draws}, draws[..., None], {}).to_arviz()
@@ -271,14 +270,14 @@ class Posterior(PosteriorFigure, Shown):
         return arviz_export.to_arviz(self.samples, self.stats, observed)
 
     def save(self, path: str | Path) -> None:
-        """Write draws, statistics and where the chains stand to one safetensors file.
+        """Write draws, statistics and the state of the chains to one safetensors file.
 
-        Draws of a chain that ran away to infinity are refused: ``load`` would not take them.
+        Draws that are not finite (a diverged chain) are refused: ``load`` would not accept them.
         """
         if not np.all(np.isfinite(self.positions)):
             raise CheckpointError(
-                "Some draws are not finite, so they are not saved: a chain ran away. Draw again "
-                "with a smaller step size."
+                "Some draws are not finite, so they are not saved: a chain has diverged. Draw "
+                "again with a smaller step size."
             )
         arrays = {f"samples/{name}": draws for name, draws in self.samples.items()}
         arrays |= {f"stats/{name}": values for name, values in self.stats.items()}
@@ -301,10 +300,11 @@ class Posterior(PosteriorFigure, Shown):
 
     @classmethod
     def load(cls, path: str | Path) -> Posterior:
-        """Read what ``save`` wrote; ``wb.sample(..., resume=path)`` goes on from there.
+        """Read a file of ``save``; ``wb.sample(..., resume=path)`` continues from it.
 
-        What is damaged, or cannot be draws of chains, is refused with a ``CheckpointError``;
-        nothing in the file is run. The digest guards against damage, not against attackers.
+        A damaged file, or one that cannot be draws of chains, is refused with a
+        ``CheckpointError``; no code in the file is run. The digest protects against damage, not
+        against attackers.
         """
         arrays, metadata = checkpoint_file.read(path, SCHEMA)
         with checkpoint_file.refusing(path, "posterior"):
@@ -323,6 +323,6 @@ class Posterior(PosteriorFigure, Shown):
                 remarks=tuple(metadata["remarks"]),
                 max_depth=metadata["max_depth"],
                 state={**metadata["plain"], "chains": chains},
-                # Older files do not have it.
+                # Missing in older files.
                 columns_left_out=tuple(map(str, metadata.get("columns_left_out", ()))),
             )

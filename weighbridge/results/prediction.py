@@ -1,4 +1,4 @@
-"""Predictive draws: what a posterior says of observations that were not seen."""
+"""Predictive draws: the posterior distribution of observations that were not seen."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 IntervalKind = Literal["highest density", "equal-tailed"]
 
-# Draws taken at once, and values computed at once: memory stays flat beyond the answer itself.
+# Draws used at once, and values computed at once: only the answer itself needs much memory.
 BLOCK_DRAWS = 1024
 BLOCK_VALUES = 65_536
-# What is printed of a long prediction, and draws up to which a notebook shows its figure.
+# Number of values printed, and largest number of draws for which a notebook shows the figure.
 SHOWN = 10
 DRAWN_AT_SIGHT = 2_000_000
 
@@ -46,12 +46,12 @@ DRAWN_AT_SIGHT = 2_000_000
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Tabular, Shown):
-    """Draws from a predictive distribution; print it, or read what is asked of it.
+    """Draws from a predictive distribution, with their summaries.
 
     Attributes:
-        draws: draws x rows x whatever one value has; without rows, draws x value.
-        num_rows: rows that were predicted; None if the function took none.
-        probabilities: of the models that were averaged over, by name; None for one model.
+        draws: draws x rows x shape of a value; without rows, draws x shape of a value.
+        num_rows: number of predicted rows; None if the function took none.
+        probabilities: probabilities of the averaged models, by name; None for a single model.
 
     >>> prediction = Prediction(np.array([[0.0, 5.0], [2.0, 7.0]]), num_rows=2)
     >>> prediction.mean.tolist(), prediction.quantile(0.5).tolist()
@@ -69,7 +69,7 @@ class Prediction(Tabular, Shown):
 
     @property
     def num_draws(self) -> int:
-        """Draws of each row."""
+        """Number of draws of each row."""
         return len(self.draws)
 
     @property
@@ -83,7 +83,7 @@ class Prediction(Tabular, Shown):
         return self.draws.std(axis=0)
 
     def quantile(self, q: float | Sequence[float]) -> Any:
-        """Quantiles of every row; of several, the quantile is the first axis.
+        """Quantiles of every row; several quantiles are along the first axis.
 
         Args:
             q: probability below the quantile, one or several.
@@ -134,7 +134,7 @@ class Prediction(Tabular, Shown):
         return self._summary(probability, None)
 
     def _summary(self, probability: float, most: int | None) -> Table:
-        """The same of the first so many values."""
+        """The summary of the first ``most`` values."""
         indices = islice(np.ndindex(self.draws.shape[1:]), most)
         labels = [_label(index, self.num_rows is not None) for index in indices]
         values = Prediction(self.draws.reshape(self.num_draws, -1)[:, :most])
@@ -154,10 +154,10 @@ class Prediction(Tabular, Shown):
         """Mean and intervals of every row, or the histogram of a value without rows.
 
         Args:
-            x: where each row stands on the horizontal axis; by default its number.
-            axes: where to draw: an empty matplotlib figure or subfigure, or an axes for each
-                component of a value.
-            probability: mass of the highest-density intervals, beside those of half.
+            x: position of each row on the horizontal axis; by default its number.
+            axes: where to draw: an empty matplotlib figure or subfigure, or one axes per component
+                of a value.
+            probability: mass of the highest-density intervals; inner ones hold half.
 
         >>> figure = Prediction(np.zeros((9, 3)), num_rows=3).plot(x=[0.0, 0.5, 2.0])
         >>> figure.axes[0].get_xlabel()
@@ -165,7 +165,7 @@ class Prediction(Tabular, Shown):
         """
         if self.num_rows is None:
             if x is not None:
-                raise MethodError("x places rows, and this prediction has none: leave it out.")
+                raise MethodError("x is for rows, but this prediction has none: leave x out.")
             flat = self.draws.reshape(self.num_draws, -1)
             return plot_draws(flat, axes=axes, probability=probability)
         places = None if x is None else np.asarray(x, float)
@@ -223,11 +223,11 @@ def predict(
     .. math:: y_{ik} \sim p(y | \theta_i, x_k)
 
     Args:
-        function: ``function(parameters, row)``, or ``function(parameters)`` without inputs; it
-            returns a NumPyro distribution, of which one value is drawn, or plain numbers. It is
-            compiled once for each function object and shape, as by ``jax.jit``.
+        function: ``function(parameters, row)``, or ``function(parameters)`` without inputs. It
+            returns a NumPyro distribution, from which one value is drawn, or plain numbers. It is
+            compiled once for each function object and shape, as with ``jax.jit``.
         samples: equally weighted draws by parameter name, the draw along the first axis.
-        inputs: the rows, as observations are given to ``wb.evidence``.
+        inputs: the rows, in any form that ``wb.evidence`` accepts.
         seed: the same seed gives the same numbers.
 
     Returns:
@@ -243,7 +243,7 @@ def predict(
             f"function must be callable as function(parameters, row), not {function!r}."
         )
     from weighbridge.models.own_arrays import (
-        with_own_arrays,  # it loads NumPyro, which takes a while
+        with_own_arrays,  # imports NumPyro, which is slow
     )
 
     function = with_own_arrays(function)
@@ -258,7 +258,7 @@ def predict(
     answer: np.ndarray | None = None
     for draws, some in _blocks(samples, num_draws, draws_at_once):
         for rows_here, few in _blocks(rows, count, rows_at_once):
-            # Made on the host, so that no program is compiled for splitting keys.
+            # Made on the host, so that no program for splitting keys is compiled.
             shape = (draws_at_once, rows_at_once, 2)
             key_data = numbers.integers(0, 2**32, shape, np.uint32)
             try:
@@ -277,7 +277,7 @@ def predict(
 
 
 def _blocks(tree: PyTree, count: int, size: int) -> Iterator[tuple[slice, PyTree]]:
-    """Pieces of one size along the first axis; the last is filled up with the last entry."""
+    """Pieces of one size along the first axis; the last is padded with the last entry."""
     for start in range(0, count, size):
         chosen = np.minimum(np.arange(start, start + size), count - 1)
         piece = jax.tree_util.tree_map(lambda leaf: leaf[chosen], tree)  # noqa: B023
@@ -285,7 +285,7 @@ def _blocks(tree: PyTree, count: int, size: int) -> Iterator[tuple[slice, PyTree
 
 
 class _Static:
-    """A function known to the compiler by its identity, whether it can be hashed or not."""
+    """A function that the compiler identifies by its address, whether hashable or not."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -308,14 +308,14 @@ def _evaluate(
 
 
 def _value(function: Function, parameters: dict[str, Array], row: PyTree, key: Array) -> Array:
-    """What the function says of one draw and one row, as numbers."""
+    """The function's value for one draw and one row, as numbers."""
     import numpyro.distributions as dist
 
     arguments = (parameters,) if row is None else (parameters, row)
     try:
-        told = function(*arguments)
-        if isinstance(told, dist.Distribution):
-            told = told.sample(key)
+        found = function(*arguments)
+        if isinstance(found, dist.Distribution):
+            found = found.sample(key)
     except Exception as error:
         raise ModelError(
             f"The function fails on one draw {_describe(parameters)}"
@@ -323,17 +323,17 @@ def _value(function: Function, parameters: dict[str, Array], row: PyTree, key: A
             f"{(str(error).splitlines() or [''])[0]} It is called as "
             f"function(parameters{'' if row is None else ', row'}), and must use jax.numpy."
         ) from error
-    if not isinstance(told, int | float | np.ndarray | np.generic | jax.Array):
+    if not isinstance(found, int | float | np.ndarray | np.generic | jax.Array):
         raise ModelError(
             "The function must return a NumPyro distribution or plain numbers (one array), not "
-            f"{type(told).__name__}."
+            f"{type(found).__name__}."
         )
-    numbers = jnp.asarray(told)
+    numbers = jnp.asarray(found)
     if jnp.iscomplexobj(numbers):
         raise ModelError("The function must return real numbers: its values are complex.")
     return numbers
 
 
 def _describe(tree: PyTree) -> str:
-    """Names and shapes of what a function is called with."""
+    """Names and shapes of the arguments of a function."""
     return str(jax.tree_util.tree_map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", tree))

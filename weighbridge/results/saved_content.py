@@ -1,4 +1,4 @@
-"""What saved results and posteriors must hold."""
+"""The contents that saved results and posteriors must have."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from weighbridge.core.status import Status
 
 Arrays = Mapping[str, np.ndarray]
 
-# Of every file: who wrote it, and in which precision.
+# Entries of every file: the versions that wrote it, and the precision.
 ABOUT = {"library": record({}, others=text), "precision": text}
 SECONDS = real(0)
-# A log density: -inf where there is none.
+# A log density; -inf for a density of zero.
 LOG = real(least=-math.inf)
 ERROR = real(least=0, most=math.inf, nan=True)
 FLAGS = items(one_of(*Status.__members__), different=True)
@@ -39,7 +39,7 @@ FINGERPRINT = record(
         "pairs": items(tuple_of(text, text, text)),
     }
 )
-# What is read of the diagnostics later; the others are only shown.
+# Diagnostics that are used after loading; the others are only shown.
 DIAGNOSTICS = {
     "rows_skipped": whole(),
     "rows_quarantined": whole(),
@@ -76,7 +76,7 @@ EVIDENCE_ARRAYS = {
     "diagnostics/.*": Numbers("fiub", None, -math.inf, math.inf, nan=True),
 }
 
-# Where the chains stand; a posterior that was made otherwise says nothing of it.
+# The state of the chains; missing for a posterior that was made in another way.
 STANDING = {
     "num_done": items(whole()),
     "seed": whole(most=2**63 - 1),
@@ -97,9 +97,9 @@ POSTERIOR = record(
         "leaves": items(whole()),
         "plain": record({}, {**STANDING, "schema": text}),
     },
-    {**ABOUT, "columns_left_out": items(text)},  # older files do not tell these
+    {**ABOUT, "columns_left_out": items(text)},  # missing in older files
 )
-# Statistics that diagnostics read: one number of each draw.
+# Statistics that diagnostics read: one number per draw.
 EACH_DRAW = ("acceptance", "energy", "step_size", "tree_depth", "num_leapfrog")
 POSTERIOR_ARRAYS = {
     "positions": Numbers("f", ("chains", "draws", "coordinates")),
@@ -115,10 +115,10 @@ POSTERIOR_ARRAYS = {
 
 
 def check_evidence(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
-    """Refuse what is no result of an estimator."""
+    """Refuse contents that are not a result of an estimator."""
     EVIDENCE(metadata, "metadata")
     if set(metadata["order"]) != set(arrays):
-        raise ValueError("the arrays are not those that are listed")
+        raise ValueError("the arrays differ from the listed ones")
     if "log_weights" not in arrays:
         raise ValueError("there are no log_weights")
     sizes = check_arrays(arrays, EVIDENCE_ARRAYS)
@@ -130,25 +130,26 @@ def check_evidence(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
 
 
 def check_posterior(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
-    """Refuse what are no draws of chains."""
+    """Refuse contents that are not draws of chains."""
     POSTERIOR(metadata, "metadata")
     wanted = {"positions"}
     wanted |= {f"samples/{name}" for name in metadata["names"]}
     wanted |= {f"stats/{name}" for name in metadata["stats"]}
     leaves, plain = metadata["leaves"], metadata["plain"]
     if sum(leaves) > len(arrays):
-        raise ValueError(f"the chains have {leaves} numbers, and there are fewer")
+        raise ValueError(f"the chains need {leaves} arrays, but there are fewer")
     wanted |= {f"chain/{k}/{leaf}" for k, count in enumerate(leaves) for leaf in range(count)}
     if wanted != set(arrays):
         raise ValueError(f"the arrays {sorted(wanted ^ set(arrays))[:5]} are missing or too many")
     sizes = check_arrays(arrays, POSTERIOR_ARRAYS)
-    # Files of 0.1 have no schema: their draws are read, and their chains do not go on.
+    # Files of version 0.1 have no schema: their draws can be read, but their chains cannot
+    # continue.
     if plain and set(plain) - {"schema"} != set(STANDING):
-        raise ValueError(f"where the chains stand is not told by {sorted(plain)}")
+        raise ValueError(f"the state of the chains has the entries {sorted(plain)}")
     if bool(plain) != bool(leaves) or len(plain.get("num_done", ())) != len(leaves):
-        raise ValueError(f"{len(leaves)} chains are saved, and {plain.get('num_done')} of steps")
-    if leaves and sizes["chains"] % len(leaves):  # of an ensemble, every walker is a chain
-        raise ValueError(f"{len(leaves)} chains have draws of {sizes['chains']}")
+        raise ValueError(f"{len(leaves)} chains are saved, but {plain.get('num_done')} steps")
+    if leaves and sizes["chains"] % len(leaves):  # every walker of an ensemble is a chain
+        raise ValueError(f"{len(leaves)} chains have draws of {sizes['chains']} chains")
     least = metadata["num_warmup"] + sizes["draws"] * plain.get("thin", 1)
     if any(done < least for done in plain.get("num_done", ())):
-        raise ValueError(f"chains of {plain['num_done']} steps, and {least} were drawn")
+        raise ValueError(f"chains of {plain['num_done']} steps, but {least} belong to the draws")

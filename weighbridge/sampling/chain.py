@@ -1,4 +1,4 @@
-"""Markov chains under way: blocks of steps of one compiled program, warmed up as Stan does it."""
+"""Markov chains: blocks of steps of one compiled program, with Stan's warm-up."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from weighbridge.sampling.warmup.metric import Spread
 from weighbridge.sampling.warmup.settings import Warmup
 from weighbridge.sampling.warmup.windows import plan_windows
 
-# Steps of a block at least and at most, numbers in its draws at most, and the seconds that it
-# should take: an interrupt waits for its end.
+# Limits of a block: its number of steps, the numbers in its draws, and its time in
+# seconds, because an interrupt waits for the end of a block.
 SMALLEST_BLOCK, LARGEST_BLOCK, BLOCK_NUMBERS = 64, 1024, 2**17
 BLOCK_SECONDS = 0.2
-# Positions that are tried before a chain gives up, in the cube [-2, 2]^D as in Stan.
+# Number of initial positions tried in the cube [-2, 2]^D, as in Stan, before an error is raised.
 START_TRIES = 100
 START_WIDTH = 2.0
 
 
 class ChainRun:
-    """One chain on the host: its warm-up, its draws, and where it stands.
+    """One chain on the host: its warm-up, its draws, and its state.
 
     Attributes:
-        chain: between two steps, as NumPy arrays or JAX's.
-        num_done: steps so far, those of the warm-up and thinned ones included.
+        chain: its state between two steps, as NumPy or JAX arrays.
+        num_done: number of steps so far, including warm-up and thinned steps.
         positions: blocks of draws.
         infos: blocks of their infos.
-        energies: blocks of the moments of the energies of the steps that led to each draw.
+        energies: blocks of the moments of the energies of the steps before each draw.
     """
 
     def __init__(self, number: int, seed: int, target: Target, kernel: Kernel) -> None:
@@ -63,11 +63,11 @@ class ChainRun:
 
     @property
     def num_draws(self) -> int:
-        """Draws so far."""
+        """Number of draws so far."""
         return sum(len(block) for block in self.positions)
 
     def start(self, initial: np.ndarray | None, num_walkers: int | None, warmup: Warmup) -> None:
-        """Find a place to start from."""
+        """Find a starting position."""
         kernel = self.chain.kernel
         dimension = self.target.model.dimension
         kernel = _with_step_sizes(kernel, [part.step_size for part in kernel.tunable()])
@@ -96,7 +96,7 @@ class ChainRun:
         )
 
     def warm_up(self, num_warmup: int, warmup: Warmup, go_on: Callable[[], bool]) -> bool:
-        """Tune the kernel; False if the run was told to stop."""
+        """Tune the kernel; False if the run was asked to stop."""
         if not num_warmup:
             return True
         kernel = self.chain.kernel
@@ -108,7 +108,8 @@ class ChainRun:
         for number, window in enumerate(windows):
             learns = window.learns_metric and has_metric(kernel) and warmup.metric != "unit"
             if not is_tunable(kernel) and 0 < number < len(windows) - 1:
-                # Kernels in blocks may begin far off: average anew from where they have come to.
+                # Kernels in blocks may start far from their target: restart the average from the
+                # tuned values.
                 self._take_average()
                 self._begin_tuning()
             if not self._advance(window.length, Phase(True, learns, wanted), go_on):
@@ -119,9 +120,9 @@ class ChainRun:
         return True
 
     def _take_average(self) -> None:
-        """Take over the averaged step sizes."""
+        """Use the averaged step sizes."""
         chain = self.chain
-        # A block of a random scan may have had no turn.
+        # A block of a random scan may not have been updated.
         sizes = [
             np.exp(np.asarray(averaging.log_average)) if averaging.num_updates else part.step_size
             for part, averaging in zip(chain.kernel.tunable(), chain.averaging)
@@ -129,13 +130,13 @@ class ChainRun:
         self.chain = chain._replace(kernel=_with_step_sizes(chain.kernel, sizes))
 
     def draw(self, num_draws: int, thin: int, go_on: Callable[[], bool]) -> bool:
-        """Take draws and keep them; False if the run was told to stop."""
+        """Make draws and keep them; False if the run was asked to stop."""
         return self._advance(num_draws, DRAWING, go_on, thin=thin, kept=True)
 
     def _begin_tuning(self) -> None:
-        """The first step size of a window, and dual averaging from there."""
+        """Find the first step size of a window, and start dual averaging from it."""
         kernel, stretch = self.chain.kernel, 1.0
-        # Kernels in blocks begin at the step sizes that they were given.
+        # Kernels in blocks start at the step sizes that they were given.
         if is_tunable(kernel) and kernel.uses_gradient:
             key_data = self._generator(Stream.STARTS, self.num_done + 1)
             numbers = key_data.integers(0, 2**32, 2, np.uint32)
@@ -187,7 +188,7 @@ class ChainRun:
         return True
 
     def _block_steps(self) -> int:
-        """Steps of a block at most: of the size of a position alone, so that none is retraced."""
+        """Largest number of steps of a block; depends only on the position, to avoid new traces."""
         numbers = int(np.size(self.chain.state.position))
         return min(max(BLOCK_NUMBERS // numbers, SMALLEST_BLOCK), LARGEST_BLOCK)
 
@@ -203,7 +204,7 @@ class ChainRun:
         return generator.integers(0, 2**32, 2, np.uint32)
 
     def _generator(self, stream: Stream, step: int = 0) -> np.random.Generator:
-        """Named by seed, stream, chain and step."""
+        """A generator for the seed, stream, chain and step."""
         return random_numbers(self._seed, stream, self.number, step)
 
     # --- saved and resumed bit for bit ---------------------------------------------------
@@ -213,7 +214,7 @@ class ChainRun:
         return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(self.chain)]
 
     def restore(self, leaves: list[np.ndarray], num_done: int) -> None:
-        """Stand where ``state`` was taken; ``start`` has set up the structure."""
+        """Restore the numbers of ``state``; ``start`` has set up the structure."""
         old, structure = jax.tree_util.tree_flatten(self.chain)
         if [_layout(leaf) for leaf in old] != [_layout(leaf) for leaf in leaves]:
             raise MethodError(
@@ -222,8 +223,7 @@ class ChainRun:
             )
         if any(_runs_off(leaf) and not _runs_off(first) for first, leaf in zip(old, leaves)):
             raise MethodError(
-                "The saved chains cannot be gone on with: where they stand is not a number, or "
-                "infinite. Draw anew."
+                "The saved chains cannot be continued: their state is NaN or infinite. Draw again."
             )
         self.chain = cast(Chain, jax.tree_util.tree_unflatten(structure, leaves))
         self.num_done = num_done
@@ -235,7 +235,7 @@ def _first(infos: Any, count: int) -> Any:
 
 
 def _with_step_sizes(kernel: Kernel, sizes: list[Any]) -> Any:
-    """A kernel with these step sizes of those that are tunable."""
+    """A kernel with these step sizes for its tunable kernels."""
     parts: list[Any] = list(kernel.tunable())
     tuned = (replace(part, step_size=np.asarray(size, float)) for part, size in zip(parts, sizes))
     return kernel.with_tunable(tuple(tuned))
@@ -248,19 +248,19 @@ def _averaging(kernel: Any, stretch: float = 10.0) -> tuple[DualAveraging, ...]:
 
 
 def _runs_off(leaf: Any) -> bool:
-    """Whether some number is NaN or +inf; -inf is the log of a density that is zero."""
+    """Whether some number is NaN or +inf; -inf is the log of a zero density."""
     array = np.asarray(leaf)
     return bool(np.isnan(array).any() or np.isposinf(array).any())
 
 
 def _layout(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of an array, or of a number in place of one."""
+    """Shape and type of an array or a number."""
     array = np.asarray(leaf)
     return array.shape, array.dtype
 
 
 def _as_metric(scale: Any, dimension: int, warmup: Warmup) -> np.ndarray:
-    """A kernel's scale in the shape that will be learned."""
+    """A kernel's scale in the shape that the warm-up learns."""
     scale = np.asarray(scale, float)
     if warmup.metric == "dense":
         return np.asarray(scale if scale.ndim == 2 else np.diag(np.broadcast_to(scale, dimension)))

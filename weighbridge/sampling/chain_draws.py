@@ -1,4 +1,4 @@
-"""The draws of several chains put together: named, joined, walkers as chains, tuning averaged."""
+"""Combine the draws of several chains: names, walkers as chains, averaged tuning."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from weighbridge.models.model import Model
 from weighbridge.sampling.chain_steps import has_metric
 
-# Draws that are given their names at once.
+# Number of draws converted to named parameters at once.
 BLOCK_DRAWS = 1024
 
 
 def tuned_kernel(kernels: list[Any]) -> Any:
-    """One kernel with the average tuning of several chains'.
+    """One kernel with the averaged tuning of several chains.
 
     >>> from weighbridge.sampling.kernels.hmc import HMC
     >>> round(float(tuned_kernel([HMC(step_size=0.1), HMC(step_size=0.4)]).step_size), 6)
@@ -38,7 +38,7 @@ def tuned_kernel(kernels: list[Any]) -> Any:
 
 
 def named_draws(model: Model, positions: np.ndarray) -> dict[str, np.ndarray]:
-    """Named parameters of all draws, in blocks of one size: more draws compile nothing.
+    """Named parameters of all draws, in blocks of one size, so that more draws compile nothing.
 
     >>> import numpyro.distributions as dist
     >>> model = Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
@@ -55,7 +55,7 @@ def named_draws(model: Model, positions: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def first_draws(blocks: Any, kept: int) -> np.ndarray:
-    """The first draws of a chain, from the blocks that hold them.
+    """The first draws of a chain, from its blocks.
 
     >>> first_draws([np.array([1.0, 2.0]), np.array([3.0, 4.0])], 3)
     array([1., 2., 3.])
@@ -74,7 +74,7 @@ def walkers_as_chains(values: np.ndarray) -> np.ndarray:
 
 
 def spread_out(values: np.ndarray, num_walkers: int) -> np.ndarray:
-    """A statistic of each walker; one of the ensemble holds for all of its walkers.
+    """A statistic for each walker; one of the whole ensemble is repeated for all its walkers.
 
     >>> spread_out(np.zeros((2, 100)), 8).shape, spread_out(np.zeros((2, 100, 8)), 8).shape
     ((16, 100), (16, 100))

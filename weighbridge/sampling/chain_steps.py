@@ -21,14 +21,14 @@ from weighbridge.sampling.warmup.metric import Spread
 
 
 class Chain(NamedTuple):
-    """A chain between two steps: a pytree.
+    """The state of a chain between two steps; a pytree.
 
     Attributes:
-        kernel: with the step size and metric in use.
-        state: of the kernel.
-        averaging: how the step size of each kernel that is ``tunable`` is tuned.
-        spread: how the metric is learned.
-        energy: of the last step, where the kernel tells it; NaN before the first.
+        kernel: the kernel with the step size and metric in use.
+        state: the state of the kernel.
+        averaging: the tuning of the step size of each kernel in ``tunable``.
+        spread: the estimate of the metric.
+        energy: energy of the last step, if the kernel reports it; NaN before the first step.
     """
 
     kernel: Any
@@ -39,12 +39,12 @@ class Chain(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What is learned from the steps of a block; numbers, so that no phase is traced anew.
+    """What is learned from the steps of a block; as numbers, so that no phase needs a new trace.
 
     Attributes:
-        tunes: whether step sizes are.
-        learns: whether the metric is.
-        wanted: acceptance that step sizes are tuned to; 0 for that which each kernel wants.
+        tunes: whether step sizes are tuned.
+        learns: whether the metric is learned.
+        wanted: target acceptance of the step sizes; 0 for each kernel's own target.
     """
 
     tunes: Any
@@ -56,12 +56,12 @@ DRAWING = Phase(False, False, 0.0)
 
 
 def is_tunable(kernel: Any) -> bool:
-    """Whether a warm-up tunes the step size of a kernel itself, not of kernels in it."""
+    """Whether a warm-up tunes the step size of the kernel itself, not only of kernels inside it."""
     return kernel.target_acceptance is not None
 
 
 def has_metric(kernel: Any) -> bool:
-    """Whether a warm-up learns a metric for a kernel."""
+    """Whether a warm-up learns a metric for the kernel."""
     return is_tunable(kernel) and hasattr(kernel, "scale")
 
 
@@ -92,13 +92,13 @@ def advance(
     *,
     size: int,
 ) -> tuple[Chain, Array, Any, Array]:
-    """Take ``count`` times ``thin`` steps; of each ``thin`` the last position and info are kept.
+    """Make ``count`` times ``thin`` steps, and keep every ``thin``-th position and info.
 
-    The random numbers of a step follow from the chain's key and the number of the step, so that
-    it does not matter how steps are cut into blocks.
+    The chain's key and the number of a step determine its random numbers, so that the division
+    into blocks does not matter.
 
     Returns:
-        The chain, the positions and infos that are kept, and for each of them the moments of the
+        The chain, the kept positions and infos, and for each of them the moments of the
         energies of its ``thin`` steps.
     """
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
@@ -134,11 +134,11 @@ def advance(
 
 
 def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
-    """Tune the step size and take the draw into the metric, if the phase says so."""
+    """Tune the step size and update the metric with the draw, if the phase requires it."""
     kernel, state, averagings, spread, _ = chain
     tuned, learned = [], []
-    told = zip(kernel.tunable(), averagings, kernel.tunable_acceptance(info))
-    for part, averaging, (acceptance, moved) in told:
+    parts = zip(kernel.tunable(), averagings, kernel.tunable_acceptance(info))
+    for part, averaging, (acceptance, moved) in parts:
         mean = jnp.mean(jnp.nan_to_num(acceptance))
         wanted = jnp.where(phase.wanted > 0, phase.wanted, part.target_acceptance)
         tunes = jnp.logical_and(phase.tunes, moved)
@@ -153,7 +153,7 @@ def _learn(chain: Chain, info: Any, phase: Phase) -> Chain:
 
 
 def _either(before: Any, info: Any) -> Any:
-    """The later info; what was true at any step of several stays true."""
+    """The later info; a flag that was true at any step stays true."""
     return jax.tree_util.tree_map(
         lambda old, new: old | new if new.dtype == bool else new, before, info
     )

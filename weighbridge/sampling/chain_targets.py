@@ -1,4 +1,4 @@
-"""What the chains of a kernel move on: all the data, or mini-batches of each chain's own."""
+"""The targets of chains: all the data, or mini-batches that differ between chains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from weighbridge.models.targets.total import Total
 
 @dataclass(frozen=True)
 class ChainTargets:
-    """A kernel and the target that it will move on, for each chain."""
+    """A kernel, and the target of each chain."""
 
     model: Model
     kernel: Any
@@ -39,12 +39,12 @@ class ChainTargets:
 def prepare(
     model: Model, rows: tuple[PyTree, np.ndarray | None], kernel: Any, batch_size: int
 ) -> ChainTargets:
-    """What chains of a kernel need to move on the posterior of some rows.
+    """Prepare a kernel and its targets for the posterior of some rows.
 
     Args:
-        model: whose posterior it is.
-        rows: as ``hold`` gives them; no weights where the likelihood is of all the data.
-        kernel: how chains move.
+        model: the model of the posterior.
+        rows: rows and weights from ``hold``; no weights if the likelihood is of all the data.
+        kernel: the kernel of the chains.
         batch_size: rows of a mini-batch, for kernels that use them.
 
     >>> import numpyro.distributions as dist
@@ -83,7 +83,7 @@ def prepare(
 
 
 def _usual_walkers(dimension: int) -> int:
-    """Walkers of an ensemble that does not say how many it wants."""
+    """Number of walkers of an ensemble kernel that does not specify it."""
     return max(2 * dimension + 2, 16)
 
 
@@ -95,15 +95,15 @@ def _whole_likelihood(model: Model, data: PyTree, kernel: Any) -> Term:
         return Total(data)
     if kernel.uses_gradient:
         raise ModelError(
-            f"{type(kernel).__name__} needs gradients, and the total_log_likelihood of this model "
-            "runs on the host, where there are none. Write it with jax.numpy, or use a kernel "
+            f"{type(kernel).__name__} needs gradients, but the total_log_likelihood of this model "
+            "runs on the host, without gradients. Write it with jax.numpy, or use a kernel "
             "without gradients: wb.Slice(), wb.Stretch(), wb.AdaptiveMetropolis()."
         )
     return OnHost(likelihood)
 
 
 def _digest(values: PyTree, weight: np.ndarray | None) -> str:
-    """A hash of the data, to tell whether a saved posterior belongs to them."""
+    """A hash of the data, to check whether a saved posterior belongs to them."""
     found = hashlib.sha256()
     for leaf in jax.tree_util.tree_leaves((values, weight)):
         found.update(np.ascontiguousarray(leaf).tobytes())

@@ -1,4 +1,4 @@
-"""Several chains on one target, in threads: warmed up, drawn from, extended, resumed."""
+"""Several chains on one target, in threads: warm-up, draws, extension and resumption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from weighbridge.sampling.chain_steps import is_tunable
 from weighbridge.sampling.chain_targets import ChainTargets
 from weighbridge.sampling.warmup.settings import Warmup
 
-# Chains that can go on. Draws that were saved with those of another version can still be read.
+# Schema of resumable chains. Draws saved with chains of another version can still be read.
 SCHEMA = "weighbridge.chains.2"
 
 
@@ -87,7 +87,7 @@ class Sampler:
 
     @double_precision
     def resume(self, posterior: Posterior, num_samples: int) -> Posterior:
-        """Go on from a saved posterior."""
+        """Continue from a saved posterior."""
         state = posterior.state
         if state.get("schema") != SCHEMA:
             raise CheckpointError(
@@ -101,7 +101,7 @@ class Sampler:
             raise MethodError(
                 f"The posterior to resume was drawn by {state.get('kernel')}: give that kernel."
             )
-        self._check_standing(posterior)
+        self._check_draws(posterior)
         self.seed, self.thin = int(state["seed"]), int(state["thin"])
         self.warmup = Warmup(*state["warmup"])
         self.runs = []
@@ -116,21 +116,21 @@ class Sampler:
         drawn = self._draw(num_samples, 0.0)
         if not np.all(np.isfinite(drawn.positions)):
             raise CheckpointError(
-                "The chains that were gone on with have left the real numbers: the file was "
-                "altered, or the steps are too large. Use another copy, or draw anew."
+                "The continued chains are no longer finite: the file was "
+                "altered, or the steps are too large. Use another copy, or draw again."
             )
         return drawn
 
-    def _check_standing(self, posterior: Posterior) -> None:
-        """Refuse to go on from draws that are not those of the chains."""
+    def _check_draws(self, posterior: Posterior) -> None:
+        """Refuse to continue from draws that do not belong to the chains."""
         walkers = self.prepared.num_walkers or 1
         chains, coordinates = len(posterior.state["chains"]), self.prepared.model.dimension
         found = posterior.positions.shape
         if (found[0], found[2]) != (chains * walkers, coordinates) or not chains:
             raise CheckpointError(
-                f"The posterior to resume holds draws of the shape {found}, and its {chains} "
+                f"The posterior to resume holds draws of the shape {found}, but its {chains} "
                 f"chains make {chains * walkers} x draws x {coordinates}. Use another copy, or "
-                "draw anew."
+                "draw again."
             )
 
     @double_precision
@@ -151,7 +151,7 @@ class Sampler:
         return self._posterior()
 
     def _initial(self, initial: Any) -> list[np.ndarray | None]:
-        """Where each chain is to start; None where it may choose."""
+        """The starting position of each chain; None if the chain may choose."""
         count, model = len(self.runs), self.prepared.model
         if initial is None:
             return [None] * count
@@ -185,7 +185,7 @@ class Sampler:
         return list(positions[:count])
 
     def _go_on(self, run: ChainRun, total: int, warming: bool) -> Callable[[], bool]:
-        """Asked before every block: tells the progress, and whether to go on."""
+        """A function called before every block: reports progress, returns whether to continue."""
         first = run.num_done
 
         def asked() -> bool:
@@ -198,18 +198,18 @@ class Sampler:
         return asked
 
     def _all(self, work: Callable[[ChainRun], bool], total: int) -> None:
-        """Do the work of all chains in threads; an interrupt ends them at their next block."""
+        """Do the work of all chains in threads; an interrupt ends them after the current block."""
         first, *others = self.runs
         workers = min(len(os.sched_getaffinity(0)), len(self.runs))
         pool = ThreadPoolExecutor(workers)
         with interruptible(self.reporter.say) as interruption:
-            # Chains end at their next block; if there is no draw by then, that is an error.
+            # Chains end at their next block; it is an error if there is no draw by then.
             interruption.has_something = True
             self.is_stopped = interruption.is_due
             alone = pool.submit(_in_double, work, first)
             alone.add_done_callback(lambda _: self.compiled.set())
             try:
-                # The first chain compiles what the others then find compiled.
+                # The first chain compiles the programs for all chains.
                 while not self.compiled.wait(0.2):
                     pass
                 pending = {alone, *(pool.submit(_in_double, work, run) for run in others)}
@@ -221,7 +221,7 @@ class Sampler:
                 self.failed = True
                 raise
             finally:
-                # At a second interrupt nobody waits for the blocks under way.
+                # After a second interrupt, do not wait for the running blocks.
                 pool.shutdown(wait=not (self.failed and interruption.is_due()))
                 self.reporter.close()
 
@@ -270,7 +270,7 @@ class Sampler:
         ]
         fields = infos[0]._asdict() if hasattr(infos[0], "_asdict") else {}
         stats = {name: np.stack([getattr(info, name) for info in infos]) for name in fields}
-        if "energy" in stats and self.thin > 1:  # else the energies themselves tell it
+        if "energy" in stats and self.thin > 1:  # else the energies themselves are enough
             blocks = [first_draws(run.energies, kept) for run in self.runs]
             stats["step_energies"] = np.stack(blocks)
         if is_tunable(self.prepared.kernel):
@@ -280,26 +280,26 @@ class Sampler:
 
 
 def _joined(before: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Statistics of the draws before and of those since."""
+    """Statistics of the earlier and of the new draws."""
     for name, values in stats.items():
         shape = before[name].shape if name in before else None
         if shape is None or (shape[:1], shape[2:]) != (values.shape[:1], values.shape[2:]):
             raise CheckpointError(
-                f"The posterior to resume does not hold {name!r} of each draw, as this kernel "
-                "states it. Use another copy, or draw anew."
+                f"The posterior to resume has no {name!r} for each draw, which this kernel "
+                "reports. Use another copy, or draw again."
             )
     return {name: np.concatenate([before[name], new], axis=1) for name, new in stats.items()}
 
 
 def _in_double(work: Callable[[ChainRun], bool], run: ChainRun) -> bool:
-    # The precision of a thread is its own.
+    # Each thread has its own precision setting.
     with jax.enable_x64(True):
         try:
             return work(run)
         except Exception:
             for term in run.target.terms:
                 if isinstance(term, OnHost) and term.likelihood.failure is not None:
-                    raise term.likelihood.failure from None  # JAX tells it in its own words
+                    raise term.likelihood.failure from None  # JAX would wrap the original error
             raise
 
 

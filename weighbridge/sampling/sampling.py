@@ -1,4 +1,4 @@
-"""``wb.sample``: draws from a posterior by any kernel, chains in parallel."""
+"""``wb.sample``: draws from a posterior with any kernel, chains in parallel."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from weighbridge.sampling.kernels.nuts import NUTS
 from weighbridge.sampling.sampler import Sampler
 from weighbridge.sampling.warmup.settings import Warmup
 
-# Rows of a mini-batch, for kernels that take one at every step.
+# Rows of a mini-batch, for kernels that use a new one at every step.
 BATCH_ROWS = 256
 
 
 def check_adaptation(kernel: Kernel, num_warmup: int) -> None:
-    """Refuse a warm-up that ends before the kernel has learnt: draws would not be exact."""
+    """Refuse a warm-up that ends while the kernel still adapts: draws would not be exact."""
     num_adapt = int(kernel.num_adapt)
     if num_adapt > num_warmup:
         raise MethodError(
-            f"{type(kernel).__name__} adapts for {num_adapt:,} steps, and the warm-up has "
+            f"{type(kernel).__name__} adapts for {num_adapt:,} steps, but the warm-up has "
             f"{num_warmup:,}: draws would come from a kernel that still changes. Use "
             f"num_warmup={num_adapt} or more, or a smaller num_adapt in the kernel."
         )
@@ -54,36 +54,36 @@ def sample(
     on_bad_row: RowPolicy = "raise",
     quarantine: str | Path | None = None,
 ) -> Posterior:
-    r"""Draw from the posterior p(theta | data), by several Markov chains.
+    r"""Draw from the posterior p(theta | data) with several Markov chains.
 
-    Chains start at random within [-2, 2] of the unconstrained space. The warm-up is Stan's: step
-    size by dual averaging, metric in windows that double. Chains run in parallel, as many as
-    there are cores. Ctrl-C ends the run and gives back the draws so far; a second one ends it at
-    once.
+    Chains start at random within [-2, 2] of the unconstrained space. The warm-up is Stan's: the
+    step size by dual averaging, the metric in windows that double. Chains run in parallel, as many
+    as there are cores. Ctrl-C stops the run and returns the draws so far; a second Ctrl-C ends it
+    at once.
 
     Args:
         model: a ``wb.Model``.
-        data: in any form that ``wb.evidence`` takes.
-        kernel: how to move, by default ``wb.NUTS()``. Kernels on mini-batches, such as
-            ``wb.SGHMC``, have step sizes for ONE observation.
-        num_samples: draws of each chain.
-        num_warmup: steps of its warm-up, which are not kept; at least the ``num_adapt`` of a kernel
-            that learns by itself.
-        num_chains: of them; four or more for R-hat to mean something.
+        data: observations in any form that ``wb.evidence`` accepts.
+        kernel: the kernel, by default ``wb.NUTS()``. Kernels on mini-batches, such as ``wb.SGHMC``,
+            have step sizes for ONE observation.
+        num_samples: number of draws of each chain.
+        num_warmup: number of warm-up steps of each chain, which are not kept; at least the
+            ``num_adapt`` of a kernel that adapts itself.
+        num_chains: number of chains; use four or more for a meaningful R-hat.
         seed: the same seed gives the same numbers.
-        warmup: what is learned; see ``wb.Warmup``.
-        thin: keep one of so many steps.
-        initial: where to start: a mapping of parameters, chains along the first axis, or their
-            unconstrained positions, chains x coordinates (x walkers before the coordinates for an
-            ensemble).
+        warmup: what the warm-up learns; see ``wb.Warmup``.
+        thin: keep every ``thin``-th step.
+        initial: initial points: a mapping of parameters, chains along the first axis, or
+            unconstrained positions, chains x coordinates (for an ensemble chains x walkers x
+            coordinates).
         batch_size: rows of a mini-batch, for kernels that use them.
-        resume: a posterior, or a file that its ``save`` wrote: go on where its chains stand,
-            without a warm-up.
-        progress: True or False; by default bars on a terminal or in a notebook, and
-            elsewhere, of a run that lasts for more than 10 s, a few lines on standard error.
-        on_bad_row: what to do with rows that cannot be used: "raise", "skip" them, or
-            "quarantine": append them to a file, with the reason.
-        quarantine: that file.
+        resume: a posterior, or a file written by its ``save``: continue its chains without a
+            warm-up.
+        progress: True or False; by default bars on a terminal or in a notebook; elsewhere, a run of
+            more than 10 s writes a few lines to standard error.
+        on_bad_row: what to do with rows that cannot be used: "raise" an error, "skip" them, or
+            "quarantine" them: append them to a file, with the reason.
+        quarantine: the file for quarantined rows.
 
     Returns:
         Named draws with their statistics.

@@ -1,4 +1,4 @@
-"""The energies of all steps between two draws, in three numbers."""
+"""Moments of the energies of all steps between two draws."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weighbridge.core.types import Array
 
 
 class StepEnergies(NamedTuple):
-    """Sums over the steps that lead to a draw, by Welford's updates.
+    """Sums over the steps before a draw, by Welford's updates.
 
-    Thinned draws have energies that are almost independent, so what E-BFMI measures, how far one
-    step moves the energy, has to be summed as the steps are made.
+    Thinned draws have energies that are almost independent. E-BFMI measures how much one step
+    changes the energy, so it has to be summed while the steps are made.
 
     Attributes:
-        num_steps: so far.
-        mean: of their energies.
-        scatter: summed squares of the energies about their mean.
-        num_changes: steps that had an energy before them; the first step of a chain has none.
-        changes: summed squares of the changes from step to step.
+        num_steps: number of steps so far.
+        mean: mean of their energies.
+        scatter: sum of squared deviations of the energies from their mean.
+        num_changes: number of steps with an energy before them; the first step of a chain has none.
+        changes: sum of squared changes from step to step.
 
     >>> energies = StepEnergies.start()
     >>> for before, after in ((jnp.nan, 1.0), (1.0, 3.0)):
@@ -37,11 +37,11 @@ class StepEnergies(NamedTuple):
 
     @staticmethod
     def start() -> StepEnergies:
-        """No step yet."""
+        """Before the first step."""
         return StepEnergies(*[jnp.zeros(())] * 5)
 
     def update(self, before: Array, after: Array) -> StepEnergies:
-        """Take in a step from one energy to another; NaN before the first step of all."""
+        """Add a step from one energy to another; ``before`` is NaN at the first step of a chain."""
         count = self.num_steps + 1.0
         mean = self.mean + (after - self.mean) / count
         scatter = self.scatter + (after - self.mean) * (after - mean)

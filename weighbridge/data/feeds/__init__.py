@@ -1,1 +1,1 @@
-"""Feeds: streams of rows with a cursor, cut to chunks that a resumed run sees again."""
+"""Feeds: streams of rows with a cursor, cut to chunks that a resumed run gets again."""

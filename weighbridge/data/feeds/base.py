@@ -1,4 +1,4 @@
-"""What a feed is: parcels of rows that each know the place where they begin."""
+"""The interface of a feed: parcels of rows, each with the place of its first row."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from weighbridge.data.values import Values, num_rows
 
 Cursor = dict[str, Any]
 NoticeKind = Literal["gap", "duplicate", "unreadable", "changed", "connection"]
-# Rows of a block, counted from 0, that could not be read, and why; their values are NaN.
+# Rows of a block that could not be parsed, by their number (from 0), with the reason; their values
+# are NaN.
 UnreadRows = tuple[tuple[int, Unread], ...]
-# Of a place that is shown in a message.
+# Largest length of a place in a message.
 _SHOWN = 200
-# Told where a cursor of an older version is gone on from.
+# Used when a run continues from a cursor of an older version.
 WITHOUT_FORM = (
     "The checkpoint is of an older version, which did not keep the shapes of columns: they are "
     "taken from the first row that comes now. Look whether they are what they were."
@@ -26,17 +27,16 @@ WITHOUT_FORM = (
 
 @travels()
 class Notice(NamedTuple):
-    """Something about a stream that a user should know, and that does not stop it.
+    """A fact about a stream that a user should know, and that does not stop it.
 
     Attributes:
         kind: "gap" (rows are missing, or may be), "duplicate" (a parcel came again and was left
-            out), "unreadable" (a line could not be read and is handed out as a bad row, or a
-            file could not be read, or not to its end, and is set aside), "changed" (the source
-            is not what it was; nothing is lost) or "connection" (a server was lost, or has come
-            back).
-        identifier: of the parcel or the place that it is about; of what is unreadable, the name of
-            a file or the number of a row, which the row policy deals with.
-        text: what to tell.
+            out), "unreadable" (a line could not be read and is returned as a bad row, or a file
+            could not be read, or not to its end, and is set aside), "changed" (the source has
+            changed; nothing is lost) or "connection" (a server was lost, or has come back).
+        identifier: identifier of the parcel or place; for unreadable data, the name of a file or
+            the number of a row, which the row policy handles.
+        text: the message.
     """
 
     kind: NoticeKind
@@ -49,13 +49,13 @@ class Parcel(NamedTuple):
     """Rows that arrive together; an iterable of them is a stream with identifiers.
 
     Attributes:
-        values: the rows, in any form that ``wb.evidence`` takes in memory; None for a parcel that
-            only brings notices.
+        values: the rows, in any in-memory form that ``wb.evidence`` accepts; None for a parcel that
+            has only notices.
         cursor: the place of its first row, plain JSON with an "offset"; set by the feed.
-        identifier: what tells a parcel that comes twice, and from whole numbers one that is
-            missing.
-        notices: what the feed noticed on the way to it.
-        unread: rows of it that could not be read; set by the feed.
+        identifier: identifies a parcel that comes twice; with whole numbers, missing parcels are
+            found too.
+        notices: the notices of the feed before this parcel.
+        unread: its rows that could not be parsed; set by the feed.
 
     >>> stream = [Parcel([1.0, 2.0], identifier=1), Parcel([3.0], identifier=2)]
     """
@@ -72,25 +72,25 @@ class Feed(Protocol):
     """A stream of rows; see ``open_feed``.
 
     Attributes:
-        seekable: whether `read` can begin at any cursor that it has given, also later and in
+        seekable: whether `read` can begin at any cursor that it has returned, also later and in
             another process: a run can then be resumed exactly.
-        num_rows: the number of rows, if it is known beforehand.
+        num_rows: the number of rows, if known beforehand.
     """
 
     seekable: bool
     num_rows: int | None
 
     def describe(self) -> str:
-        """One line on where the rows come from, and whether reading can be resumed there."""
+        """One line about the source of the rows, and whether reading can be resumed there."""
         ...
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
-        """Parcels from a place on; None says that nothing new has come for a moment."""
+        """Parcels from a place on; None means that nothing new has come for a moment."""
         ...
 
 
 def advanced(cursor: Cursor, offset: int) -> Cursor:
-    """The same place a number of rows further on."""
+    """The place a number of rows after this one."""
     return {**cursor, "offset": cursor.get("offset", 0) + offset}
 
 
@@ -100,8 +100,8 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
         return parcel
     if offset > (rows := num_rows(parcel.values)):
         raise DataError(
-            f"Reading was to go on after row {offset} of a block that has {rows}: the source is "
-            "not what it was. Restore it, or start anew."
+            f"Reading should continue after row {offset} of a block that has {rows}: the source "
+            "has changed. Restore it, or start again."
         )
     rest = slice_rows(parcel.values, offset, None)
     unread = unread_between(parcel.unread, offset, offset + num_rows(rest))
@@ -109,12 +109,12 @@ def from_offset(parcel: Parcel, offset: int) -> Parcel:
 
 
 def unread_between(unread: UnreadRows, start: int, stop: int) -> UnreadRows:
-    """Those of some rows, counted from the first of them."""
+    """The unread rows from a row on, counted from that row."""
     return tuple((row - start, why) for row, why in unread if start <= row < stop)
 
 
 def refuse_cursor(cursor: Cursor | None, what: str) -> None:
-    """A feed that cannot seek says so."""
+    """Raise the error of a feed that cannot seek."""
     if cursor is not None:
         raise DataError(
             f"{what} cannot be read from an earlier place on. Start anew, go on with the rows that "
@@ -123,7 +123,7 @@ def refuse_cursor(cursor: Cursor | None, what: str) -> None:
 
 
 def bad_cursor(cursor: Cursor, what: str) -> DataError:
-    """The place belongs to something else."""
+    """The error for a place that belongs to another feed."""
     text = repr(cursor)
     text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
     return DataError(f"{text} is no place in {what}: it was saved for another feed.")

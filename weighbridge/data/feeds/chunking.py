@@ -1,4 +1,4 @@
-"""Chunks of a feed: cut by rows alone, each with the place after its last row."""
+"""Chunks of a feed: the cuts depend only on the rows; each has the place after its last row."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Chunk(NamedTuple):
 
     Attributes:
         values: the rows.
-        cursor: the place after the last of them: reading goes on there.
-        notices: what was noticed on the way to them.
-        unread: those of them that could not be read, and why.
+        cursor: the place after the last row, at which reading continues.
+        notices: the notices before these rows.
+        unread: its rows that could not be parsed, with the reason.
     """
 
     values: Values
@@ -43,20 +43,20 @@ class Chunk(NamedTuple):
 def chunks(
     feed: Feed, size: int, cursor: Cursor | None = None, continuity: Continuity | None = None
 ) -> Chunks:
-    """Cut a feed into chunks of exactly `size` rows and one last, shorter one.
+    """Cut a feed into chunks of exactly `size` rows; the last may be shorter.
 
-    The cuts depend on the rows alone, never on how they came or when. Reading on from the cursor
-    of a chunk gives the chunks that would have followed, bit for bit.
+    The cuts depend only on the rows, not on how or when they came. Reading from the cursor of a
+    chunk gives the same following chunks, bit for bit.
 
     Args:
-        feed: what ``open_feed`` gave.
-        size: rows of a chunk.
+        feed: a feed from ``open_feed``.
+        size: number of rows of a chunk.
         cursor: where to begin; by default at the start.
-        continuity: leaves out parcels that come twice and notices missing ones. To resume, save
-            the iterator's `continuity_state` with the cursor of the latest chunk.
+        continuity: leaves out duplicate parcels and reports missing ones. To resume, save the
+            iterator's `continuity_state` with the cursor of the latest chunk.
 
     Returns:
-        An iterator over chunks; None in between says that nothing new has come for a moment.
+        An iterator over chunks; None means that nothing new has come for a moment.
 
     >>> from weighbridge.data.feeds.opening import open_feed
     >>> feed = open_feed([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -70,11 +70,11 @@ def chunks(
 
 
 class Chunks(Iterator[Chunk | None]):
-    """The iterator that ``chunks`` returns; also tells what it has not handed out yet.
+    """The iterator that ``chunks`` returns; it can also return the rows not yet in a chunk.
 
     Attributes:
-        continuity_state: state of the continuity as of the latest chunk, which belongs to its
-            cursor; the continuity itself may have seen later parcels.
+        continuity_state: state of the continuity at the latest chunk, which belongs to its cursor;
+            the continuity itself may have seen later parcels.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Chunks(Iterator[Chunk | None]):
         self._parcels: Iterator[Parcel | None] = feed.read(cursor)
         self._pieces: list[Values] = []
         self._num_pending = 0
-        self._rest: Parcel | None = None  # of the parcel that is being cut
+        self._rest: Parcel | None = None  # rest of the parcel that is being cut
         self._after: Cursor = cursor or {}
         self._notices: list[Notice] = []
         self._unread: list[tuple[int, Unread]] = []
@@ -121,24 +121,24 @@ class Chunks(Iterator[Chunk | None]):
         return self._cut()
 
     def pending(self) -> Chunk | None:
-        """All rows that were read and not handed out, as one chunk of any size; None if none.
+        """All rows that were read but not yet returned, as one chunk; None if there are none.
 
-        Ask for them when a stream is stopped that cannot be read again from a cursor; where it
-        can, leave them: a resumed reading meets them again, and in chunks of the right size.
+        Use it when a stream is stopped that cannot be read again from a cursor. For a seekable feed
+        do not use it: a resumed run reads these rows again, in chunks of the right size.
         """
         if self._rest is not None:
             self._take(num_rows(self._rest.values))
         return self._cut() if self._num_pending else None
 
     def take_notices(self) -> tuple[Notice, ...]:
-        """What was noticed since the last chunk; it will not come with the next one then."""
+        """The notices since the last chunk; they will not be repeated with the next one."""
         notices = tuple(self._notices)
         self._notices = []
         return notices
 
     def _admit(self, parcel: Parcel) -> None:
         self._notices.extend(parcel.notices)
-        # A parcel that begins at an offset was begun before: it is not new.
+        # A parcel that begins at an offset was started before: it is not new.
         begun = (parcel.cursor or {}).get("offset", 0) > 0
         if self.continuity is not None and parcel.identifier is not None and not begun:
             taken, notice = self.continuity.check(parcel.identifier)

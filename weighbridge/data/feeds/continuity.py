@@ -1,4 +1,4 @@
-"""Parcels that come twice and parcels that never come, told by their identifiers."""
+"""Duplicate and missing parcels, found by their identifiers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from weighbridge.data.feeds.cursors import check_identifiers
 
 
 class Continuity:
-    """Watches the identifiers of a stream, in bounded memory.
+    """Tracks the identifiers of a stream, in bounded memory.
 
-    An identifier that was seen before is a duplicate. Whole numbers should count up by one from
-    the first: those left out are a gap, and one of them that comes late fills it. Of other
-    identifiers the latest `memory` are remembered, of whole numbers as many stretches without a
-    gap; in older gaps nothing is expected any more.
+    An identifier that was seen before is a duplicate. Whole numbers should count up by one from the
+    first: missing ones are a gap, and one that comes late fills it. For other identifiers the
+    latest `memory` are remembered, for whole numbers this many ranges without a gap; parcels in
+    older gaps are not expected any more.
 
     Args:
-        memory: how many to remember.
+        memory: number of identifiers or ranges to remember.
 
     >>> continuity = Continuity()
     >>> [continuity.check(i) for i in (1, 2)]
@@ -37,7 +37,7 @@ class Continuity:
         self._stretches: list[list[int]] = []  # first and last number of each, ascending
 
     def check(self, identifier: str | int) -> tuple[bool, Notice | None]:
-        """Whether the parcel is to be taken, and what is to be told about it."""
+        """Whether to use the parcel, and a notice about it."""
         if isinstance(identifier, str):
             seen = identifier in self._texts
             self._texts[identifier] = None
@@ -69,14 +69,14 @@ class Continuity:
         return True, notice
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs, as plain JSON."""
+        """The state for a checkpoint, as JSON values."""
         return {
             "texts": list(self._texts),
             "stretches": [list(stretch) for stretch in self._stretches],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from a state that `state` returned."""
         check_identifiers(state)
         self._texts = dict.fromkeys(state["texts"])
         self._stretches = [[int(first), int(last)] for first, last in state["stretches"]]

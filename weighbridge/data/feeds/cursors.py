@@ -1,8 +1,8 @@
-"""A cursor is valid: what it may hold, declared for all feeds and checked before one is read.
+"""Valid cursors: what they may hold, declared for all feeds and checked before reading.
 
-A cursor comes from a checkpoint, and a file can be crafted. So it may name a file of a watched
-folder and no other place, and numbers that count rows, lines or bytes are not negative. What a
-feed follows within its folder (such as a link that was put there) is up to the feed.
+A cursor comes from a checkpoint, and a file can be crafted. Therefore it may name only files of the
+watched folder, and numbers that count rows, lines or bytes may not be negative. Links inside the
+folder are the responsibility of the feed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from weighbridge.core.saved_content import (
 from weighbridge.data.feeds.base import Cursor
 from weighbridge.data.sources.row_form import check_form
 
-# Identifiers are whole numbers of any size that a user may have, such as those of a database.
+# Identifiers are whole numbers of any size, such as those of a database.
 LARGEST_IDENTIFIER = 10**40
 ENTRY_ID = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
 def _file_name(value: Any, where: str) -> None:
-    """A name within a folder, which cannot lead out of it; any bytes that the system allows."""
+    """A name inside a folder, which cannot lead out of it; any bytes that the system allows."""
     any_text(value, where)
     leads_out = value in ("", ".", "..") or os.path.basename(value) != value
     if leads_out or "\0" in value or not _is_encodable(value):
@@ -55,7 +55,7 @@ def _entry_id(value: Any, where: str) -> None:
         raise ValueError(f"{where} is {value[:60]!r}, and the ID of an entry was expected")
 
 
-# By the names that feeds give to them; a feed itself says which of them it needs.
+# Checks by the names that feeds use; each feed checks which of them it needs.
 CURSOR = record(
     {"offset": whole()},
     {
@@ -84,11 +84,11 @@ IDENTIFIERS = record(
 
 
 def check_cursor(cursor: Any, what: str) -> None:
-    """Refuse a place that cannot be one.
+    """Refuse a cursor that is not valid.
 
     Args:
-        cursor: as a chunk had it, or None for the beginning.
-        what: of which feed, in words.
+        cursor: the cursor of a chunk, or None for the beginning.
+        what: the feed, in words.
 
     >>> check_cursor({"name": "../../etc/secret.csv", "offset": 0}, "files in data")
     Traceback (most recent call last):
@@ -108,7 +108,7 @@ def check_cursor(cursor: Any, what: str) -> None:
 
 
 def check_identifiers(state: Mapping[str, Any]) -> None:
-    """Refuse identifiers that were seen in an order in which one could come twice unnoticed."""
+    """Refuse identifiers in an order in which a duplicate could be missed."""
     IDENTIFIERS(state, "identifiers")
     stretches = state["stretches"]
     edges = [number for stretch in stretches for number in stretch]
@@ -118,7 +118,7 @@ def check_identifiers(state: Mapping[str, Any]) -> None:
 
 
 def rows_before(cursor: Cursor) -> int | None:
-    """Rows of the source before a place, where the place alone tells them.
+    """Number of rows of the source before a place, if the place alone determines it.
 
     >>> rows_before({"offset": 40}), rows_before({"item": 2, "row": 30, "offset": 5})
     (40, 35)
@@ -130,12 +130,12 @@ def rows_before(cursor: Cursor) -> int | None:
 
 
 def check_not_behind(cursor: Any, rows_read: int, what: str) -> None:
-    """Refuse a place before rows that were weighed already: they would count twice.
+    """Refuse a place before rows that were already weighed: they would count twice.
 
     Args:
-        cursor: where reading is to go on.
-        rows_read: that the models were given.
-        what: of which feed, in words.
+        cursor: where reading should continue.
+        rows_read: number of rows that the models have got.
+        what: the feed, in words.
     """
     check_cursor(cursor, what)
     before = None if cursor is None else rows_before(cursor)

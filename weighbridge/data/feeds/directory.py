@@ -1,4 +1,4 @@
-"""A feed of the files of a directory, to which more may be added."""
+"""A feed of the files of a directory, to which files may be added."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ from weighbridge.data.sources.reading import NoRowsError
 from weighbridge.data.sources.requested_columns import not_numbers
 from weighbridge.data.values import LeftOut, num_rows
 
-# Files of lines, to which a writer can append.
+# File types to which lines can be appended.
 APPENDABLE = (".csv", ".jsonl")
 
 
 class DirectoryFeed:
-    """The files of a directory in the order of their names, and with `follow` those to come.
+    """The files of a directory in the order of their names; with `follow` also later ones.
 
-    A file that is still being written is waited for: it is taken when its size and its time have
-    stood still for `settle` seconds, or as soon as it has been renamed from a hidden or temporary
-    name (``.x``, ``x.tmp``, ``x.part``) that was seen before. Files are taken in the order of
-    their names: one that comes later and sorts before is not read but noticed. Name files so that
-    they sort as they come.
+    A file that is still being written is not read yet. It is taken when its size and time have not
+    changed for `settle` seconds, or as soon as it has been renamed from a hidden or temporary name
+    (``.x``, ``x.tmp``, ``x.part``) that was seen before. Files are taken in the order of their
+    names: a later file that sorts before them is not read, with a notice. Name files so that they
+    sort in the order of arrival.
 
-    Lines that are appended to a .csv or .jsonl file after it was taken are read on, when it has
-    stood still again and before the next file is taken. So as long as only the newest file grows,
-    the rows come in the order of names, and within a file of lines, whenever they were written: a
-    run that was killed and goes on sees what it would have seen. Lines that are appended to an
-    earlier file are read when they are found, with a notice that their order is that of
-    arrival. This holds for the 64 files read last, which the cursor remembers; a change of older
-    ones is a notice alone. A file that no longer begins as it did when it was read (by size and a
-    digest of its first and last 4096 bytes) was replaced: that is a notice, and it is not read
-    again. So is a changed .parquet or .npz file. One of the files read last that comes again under
-    a later name, renamed or as a hard link, does not count again, and is a notice too.
+    Lines that are appended to a .csv or .jsonl file after it was taken are read too, when the file
+    has not changed for a while and before the next file is taken. So as long as only the newest
+    file grows, the rows come in the order of file names and lines, whenever they were written: a
+    run that was killed and resumed gets the same rows. Lines appended to an earlier file are read
+    when they are found, with a notice that their order is that of arrival. This holds for the 64
+    files read last, which the cursor remembers; changes of older files only give a notice. A file
+    that no longer begins as it did when it was read (by size and a digest of its first and last
+    4096 bytes) was replaced: it gives a notice and is not read again. The same holds for a changed
+    .parquet or .npz file. If one of the files read last comes again under a later name, renamed or
+    as a hard link, it does not count again, and there is a notice too.
 
-    What cannot be read at all (a pipe, a loop of links, no permission) is passed over with a
-    notice, and a directory that is gone is waited for with `follow`.
+    Files that cannot be read at all (a pipe, a loop of links, no permission) are skipped with a
+    notice, and with `follow` a directory that was removed is waited for.
 
     Args:
         path: the directory.
-        columns: the columns to read; by default all that are numeric in the first file.
+        columns: the columns to read; by default all numeric columns of the first file.
         schema: column -> float or int.
         follow: whether to wait for more files.
-        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
-            read a notice; otherwise each is a DataError.
-        settle: seconds for which a file must not change before it is taken.
-        patience: seconds between two looks.
+        lenient: if true, a row that cannot be parsed becomes a bad row, and a file that cannot be
+            read gives a notice; otherwise each is a DataError.
+        settle: seconds without a change before a file is taken.
+        patience: seconds between two scans.
     """
 
     seekable = True
@@ -92,7 +92,7 @@ class DirectoryFeed:
         self._shapes = Shapes()
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         return f"files in {self.path}{', as they come' if self.follow else ''}"
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
@@ -121,28 +121,28 @@ class DirectoryFeed:
             raise DataError(f"There is no file with rows in {str(self.path)!r}.")
 
     def _resume(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel | None]:
-        """Read on in the file of the cursor, where an earlier process had not come to the end."""
+        """Continue in the file of the cursor, if an earlier process did not finish it."""
         path = self.path / name
         began = time.monotonic()
         while path.exists() and not looks.is_complete(name):
             if time.monotonic() - began > HELD_UP * self.settle:
-                return  # it is read when it has stood still, as one that has grown
+                return  # read when it has not changed for a while
             time.sleep(self.patience)
             yield None
         if path.exists():
             yield from self._read_on(name, taken, looks)
             return
         later = self._renamed(name, taken, looks)
-        if later is not None:  # what is left of it comes now, as it would have under the old name
+        if later is not None:  # its other rows come now, as under the old name
             taken.rename(name, later)
             yield from self._read_on(later, taken, looks)
             return
-        taken.forget(name)  # files that were read may be cleared away
+        taken.forget(name)  # files that were read may be removed
         text = f"{shown(name)} is gone: rows of it that had not been read yet are missing."
         yield Parcel(None, notices=(Notice("gap", name, text),))
 
     def _take(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel]:
-        """Read a file that is next, or that is not what it was when it was read."""
+        """Read the next file, or a file that has changed since it was read."""
         if name > taken.last:
             try:
                 mark = mark_file(self.path / name)
@@ -166,7 +166,7 @@ class DirectoryFeed:
     def _take_again(
         self, name: str, mark: FileMark, before: str, taken: TakenFiles, looks: Looks
     ) -> Iterator[Parcel]:
-        """A file that was read has a new name: it counts on under that one alone."""
+        """A file that was read has a new name: only the new name counts from now on."""
         old = taken.files[before].mark
         grown = old is None or mark.size > old.size
         taken.rename(before, name)
@@ -190,7 +190,7 @@ class DirectoryFeed:
         return None
 
     def _read_on(self, name: str, taken: TakenFiles, looks: Looks) -> Iterator[Parcel]:
-        """Read what a file has beyond the place where reading ended, if it is still that file."""
+        """Read the part of a file after the place where reading ended, if it is still that file."""
         before = taken.files[name]
         old = before.mark
         try:
@@ -230,10 +230,11 @@ class DirectoryFeed:
     ) -> Iterator[Parcel]:
         """The parcels of a file from a place on.
 
-        The last one is handed out only if nobody wrote meanwhile: a line may have been half there.
+        The last one is returned only if the file did not change meanwhile: a line may be
+        incomplete.
         """
         path = self.path / name
-        held = list[Parcel]()  # the last with rows, and notices after it
+        held = list[Parcel]()  # the last parcel with rows, and later notices
         problem: DataError | None = None
         try:
             if taken.columns is None:
@@ -272,7 +273,7 @@ class DirectoryFeed:
     def _leave_torn(
         self, name: str, mark: FileMark, at: Cursor | None, taken: TakenFiles, looks: Looks
     ) -> Iterator[Parcel]:
-        """Someone wrote while a file was read: the next look finds that, and it is read on."""
+        """The file changed while it was read: the next scan finds this, and reads the rest."""
         whole = mark_whole_lines(self.path / name, mark)
         if whole is None:
             taken.forget(name)
@@ -285,7 +286,7 @@ class DirectoryFeed:
 def _is_as_before(path: Path, mark: FileMark) -> bool:
     try:
         return mark.is_at(os.stat(path))
-    except OSError:  # cleared away while it was read: all that was there is read
+    except OSError:  # removed while it was read: everything was read
         return True
 
 

@@ -1,4 +1,4 @@
-"""Which file it is, and whether it still begins as it did when it was read."""
+"""The identity of a file, and whether it still begins as it did when it was read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Bytes of the beginning and of the end of what was read that a digest is taken of.
+# Number of bytes at the beginning and at the end of the read part that the digest covers.
 PROBE_BYTES = 4096
-# So that a pipe under the name of a file is told instead of waited for.
+# Opening a pipe under the name of a file must not block.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class FileMark(NamedTuple):
-    """A file as it was when its first `size` bytes were known; plain JSON as a list.
+    """The state of a file when its first `size` bytes were known; as a list in JSON.
 
     Attributes:
         inode: its number on the disk; a file that is renamed keeps it.
-        size: bytes that the digest speaks for.
+        size: number of bytes that the digest covers.
         time: when it was last written, in nanoseconds.
-        digest: of the first and the last of these bytes.
+        digest: digest of the first and last of these bytes.
     """
 
     inode: int
@@ -31,14 +31,14 @@ class FileMark(NamedTuple):
     digest: str
 
     def is_at(self, status: os.stat_result) -> bool:
-        """Whether size, time and inode are those of the mark: nobody has written since."""
+        """Whether size, time and inode equal those of the mark: nothing was written since."""
         return (status.st_ino, status.st_size, status.st_mtime_ns) == self[:3]
 
     def holds_for(self, file: int) -> bool:
-        """Whether the open file begins with the bytes that the mark was made of.
+        """Whether the open file begins with the bytes of the mark.
 
-        The inode may be another: a longer copy that took the place of a file goes on where that
-        ended. What was changed only in the middle of a large file is not noticed.
+        The inode may differ: a longer copy that replaced the file continues where the file ended. A
+        change only in the middle of a large file is not detected.
         """
         return os.fstat(file).st_size >= self.size and _digest(file, self.size) == self.digest
 
@@ -57,7 +57,7 @@ def mark_of(file: int, size: int | None = None) -> FileMark:
 
 
 def mark_from(plain: Any) -> FileMark | None:
-    """The mark that a cursor holds as a list; None if it is none."""
+    """The mark that a cursor holds as a list; None if it is not valid."""
     if not isinstance(plain, list | tuple) or len(plain) != len(FileMark._fields):
         return None
     mark = FileMark(*plain)
@@ -68,7 +68,7 @@ def mark_from(plain: Any) -> FileMark | None:
 
 def open_regular(path: Path) -> int:
     """Open a file for reading, without waiting; OSError if it is a pipe, a folder or a device."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may do something
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may have side effects
         raise OSError(errno.EINVAL, "it is not a regular file")
     file = os.open(path, _FLAGS)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -78,7 +78,7 @@ def open_regular(path: Path) -> int:
 
 
 def mark_file(path: Path) -> FileMark:
-    """The mark of all of a file; OSError if it cannot be opened or is not a regular one."""
+    """The mark of a whole file; OSError if it cannot be opened or is not a regular file."""
     file = open_regular(path)
     try:
         return mark_of(file)
@@ -87,7 +87,7 @@ def mark_file(path: Path) -> FileMark:
 
 
 def mark_whole_lines(path: Path, mark: FileMark) -> FileMark | None:
-    """The mark up to the last line's end before its size; None if it does not hold any more."""
+    """The mark up to the last line end before its size; None if the mark is no longer valid."""
     try:
         file = open_regular(path)
     except OSError:
@@ -108,7 +108,7 @@ def line_goes_on(file: int, size: int) -> bool:
 
 
 def shown(name: str) -> str:
-    """A name as messages show it: what cannot be printed is escaped.
+    """A name for messages, with unprintable characters escaped.
 
     >>> shown("day 1.csv"), shown("a\\nb.csv")
     ('day 1.csv', "'a\\\\nb.csv'")
@@ -117,7 +117,7 @@ def shown(name: str) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says is wrong, without the path."""
+    """The reason of a system error, without the path."""
     return error.strerror or type(error).__name__
 
 

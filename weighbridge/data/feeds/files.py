@@ -24,7 +24,7 @@ from weighbridge.data.sources.requested_columns import not_numbers
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, num_rows
 
-# What a cursor holds beside the place within a file.
+# Entries of a cursor in addition to the place in a file.
 OWN_KEYS = ("file", "name", "taken", "columns", "offset", "shapes")
 
 
@@ -33,10 +33,10 @@ class FilesFeed:
 
     Args:
         paths: the files, in order.
-        columns: the columns to read; by default all that are numeric in the first file.
+        columns: the columns to read; by default all numeric columns of the first file.
         schema: column -> float or int.
-        lenient: whether a row that cannot be read becomes a bad row, and a file that cannot be
-            read a notice; otherwise each is a DataError.
+        lenient: if true, a row that cannot be parsed becomes a bad row, and a file that cannot be
+            read gives a notice; otherwise each is a DataError.
     """
 
     seekable = True
@@ -58,7 +58,7 @@ class FilesFeed:
         self.left_out: LeftOut = {name: not_numbers(name) for name in ignored}
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         others = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
         return f"{self.paths[0]}{others}"
 
@@ -79,13 +79,13 @@ class FilesFeed:
             cursor = None
 
     def _identifier(self, number: int) -> str:
-        """What tells a file from others: its name, and its path if one before has that name."""
+        """The identity of a file: its name, and its path if an earlier file has the same name."""
         path = self.paths[number]
         others = [before for before in self.paths[:number] if before != path]
         return str(path) if any(path.name == other.name for other in others) else path.name
 
     def _find(self, cursor: Cursor) -> int:
-        """The number of the cursor's file, which may have moved in a list that has grown."""
+        """The number of the cursor's file, which may have moved in a longer list."""
         name, number = str(cursor.get("name")), cursor.get("file")
         names = [path.name for path in self.paths]
         if isinstance(number, int) and 0 <= number < len(names) and names[number] == name:
@@ -111,11 +111,11 @@ def read_parcels(
         path: the file.
         columns: the columns to read.
         schema: their types.
-        place: what a cursor says of the file itself.
+        place: the entries of a cursor about the file itself.
         cursor: a place in this file, or None for its beginning.
-        shapes: of the columns in the files before, to which those of this one are held if lenient.
-        lenient: whether rows that cannot be read are handed out as bad rows, and a file that
-            cannot be read, or not to its end, is a notice.
+        shapes: shapes of the columns in earlier files; if lenient, this file must match them.
+        lenient: if true, rows that cannot be parsed are returned as bad rows, and a file that
+            cannot be read, or not to its end, gives a notice.
     """
     position, offset = None, 0
     if cursor is not None:
@@ -129,7 +129,7 @@ def read_parcels(
             for block in reader:
                 identifier = path.name if begins else None
                 at = {**place, **block.position, "offset": 0}
-                if lenient:  # otherwise it is the error of whoever cuts the rows
+                if lenient:  # otherwise the error is raised where rows are cut
                     shapes.check(block.values)
                     at[KEY] = shapes.known
                 unread = tuple(block.unread.items())
@@ -141,7 +141,7 @@ def read_parcels(
                 offset, begins = 0, False
     except (NoRowsError, FileChangedError):
         raise
-    except KeyError as error:  # a place in a file of another kind
+    except KeyError as error:  # a place in a file of another type
         if cursor is None:
             raise
         raise bad_cursor(cursor, str(path)) from error
@@ -152,12 +152,12 @@ def read_parcels(
 
 
 def unreadable(name: str, error: DataError) -> Notice:
-    """What to tell of a file that cannot be read, or not to its end."""
+    """The notice for a file that cannot be read, or not to its end."""
     return Notice("unreadable", name, f"{error} What was not read of it is set aside.")
 
 
 def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
-    """One line on the bad rows of a block."""
+    """One notice about the bad rows of a block."""
     if not unread:
         return ()
     first = unread[0][1]
@@ -167,7 +167,7 @@ def unread_notices(name: str, unread: UnreadRows) -> tuple[Notice, ...]:
 
 
 def parcels_of_source(source: Source) -> Iterator[Parcel]:
-    """The blocks of a source, each with its rows that could not be read."""
+    """The blocks of a source, each with its rows that could not be parsed."""
     row = 0
     for values in source.blocks():
         stop = row + num_rows(values)

@@ -1,4 +1,4 @@
-"""A file that is read while it grows, until another one stands in its place."""
+"""A file that is read while it grows, until another file replaces it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 
 from weighbridge.data.feeds.file_identity import FileMark, mark_of
 
-# Looks without anything new in a file that was renamed, before the next one is begun: its writer
-# may not have heard of it yet.
+# Number of reads without new data from a renamed file before the next one is started: its writer
+# may not have noticed the rotation yet.
 QUIET_LOOKS = 5
 
 
 class RewrittenError(Exception):
-    """The file no longer begins with the bytes that were read of it."""
+    """The file no longer begins with the bytes that were read."""
 
 
 class GrowingFile:
-    """A file of lines at a path where its writer may put another one.
+    """A file of lines at a path where its writer may put another file.
 
     Args:
-        file: opened for reading; it is closed with `close`.
-        path: where it stood, and where its successor comes.
-        mark: of what is known of the file, or None at the beginning.
-        patience: seconds to wait at the end before None tells that nothing new has come.
+        file: a file opened for reading; `close` closes it.
+        path: its original path, where its successor appears.
+        mark: the mark of the known part of the file, or None at the beginning.
+        patience: seconds to wait at the end before None is returned.
     """
 
     def __init__(self, file: int, path: Path, mark: FileMark | None, patience: float) -> None:
@@ -42,9 +42,9 @@ class GrowingFile:
         return offset
 
     def read(self, size: int) -> bytes | None:
-        """What has come; None for now, and nothing at the end of a file that was renamed."""
+        """New bytes; None if there are none now, and empty at the end of a renamed file."""
         piece = os.pread(self.file, size, self._byte)
-        # After the reading: what was read is right, if it is still what it was.
+        # Checked after reading: the bytes are valid if the file is still the same.
         if not self.mark.holds_for(self.file):
             raise RewrittenError
         if piece:
@@ -67,14 +67,14 @@ class GrowingFile:
         return os.fstat(self.file).st_size > self.mark.size
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self.file)
 
     def _has_successor(self) -> bool:
-        """Whether another file stands at the path, and has been written to."""
+        """Whether another file is at the path, and has been written to."""
         try:
             there = os.stat(self.path)
-        except OSError:  # not there yet
+        except OSError:  # does not exist yet
             return False
         here = os.fstat(self.file)
         other = (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)

@@ -1,4 +1,4 @@
-"""A feed of chunks that any iterable gives."""
+"""A feed of chunks from any iterable."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from weighbridge.data.values import LeftOut, TableReader, num_rows
 class IterableFeed:
     """Chunks, or parcels with identifiers, from an iterable.
 
-    A list, or any other object that gives a new iterator when asked again, is read from a cursor
-    on by passing over the items before it. An iterator can be read only once.
+    A list, or any other object that can be iterated again, is read from a cursor by skipping the
+    items before it. An iterator can be read only once.
 
     Args:
-        items: chunks in any form that ``wb.evidence`` takes in memory, or ``wb.Parcel``.
+        items: chunks in any in-memory form that ``wb.evidence`` accepts, or ``wb.Parcel``.
         columns: the columns to keep.
         schema: column -> float or int.
-        name: what messages call it.
+        name: its name in messages.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class IterableFeed:
         self._name = name or type(items).__name__
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         if self.seekable:
             return f"chunks from a {self._name}"
         return f"chunks from a {self._name}, which can be read only once: no exact resume"

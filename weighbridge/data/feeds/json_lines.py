@@ -1,4 +1,4 @@
-"""A feed of a file of JSON lines, which may grow."""
+"""A feed of a JSON-lines file, which may grow."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ from weighbridge.data.values import Values, num_rows
 
 
 class JsonLinesFeed:
-    """A file of one JSON object a line, such as ``{"x": [0.5, 1.0], "y": 2}``; see ``RowParser``.
+    """A file with one JSON object per line, like ``{"x": [0.5, 1.0], "y": 2}``; see ``RowParser``.
 
-    With `follow` the file may be a log that is rotated. One that was renamed (``log`` to ``log.1``)
-    is read to its end, a last line without its end included, and then the new one at the path;
-    also if nobody read while that happened, and the old file lies beside the new one. One that was
-    cut or written anew in its place is read from its beginning, after the rest of the old lines if
-    a copy of them lies beside it. Where rows may be missing, a notice tells it. Columns and shapes
-    stay those of the first line ever read, which a cursor holds.
+    With `follow` the file may be a log that is rotated. A file that was renamed (``log`` to
+    ``log.1``) is read to its end, including a last line without a line end, and then the new file
+    at the path. This also works if the rotation happened between two runs and the old file is in
+    the same folder. A file that was truncated or written again in its place is read from its
+    beginning, after the rest of the old lines if a copy of them is in the same folder. If rows may
+    be missing, there is a notice. Columns and shapes stay those of the first line ever read, which
+    a cursor holds.
 
     Args:
         path: the file.
-        columns: the columns to read; by default all of the first line that hold numbers.
+        columns: the columns to read; by default all columns of the first line that hold numbers.
         schema: column -> float or int.
-        follow: whether to wait for more lines; one without its end waits to be completed.
-        identifier: a field that tells rows that come twice, and missing ones.
-        lenient: whether a line that cannot be used becomes a bad row, which the row policy deals
-            with, and a notice; otherwise a DataError names it. The first must be good.
-        patience: seconds to wait before telling that nothing new has come.
+        follow: whether to wait for more lines; a line without a line end is held back.
+        identifier: a field that identifies duplicate and missing rows.
+        lenient: if true, a line that cannot be used becomes a bad row, which the row policy
+            handles, with a notice; otherwise it is a DataError. The first line must be valid.
+        patience: seconds to wait before None is returned.
     """
 
     seekable = True
@@ -69,18 +70,18 @@ class JsonLinesFeed:
         self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         return f"{self.path}{', as it grows' if self.follow else ''}"
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of lines, from the cursor on; single rows if they have identifiers."""
-        # What a reading has learned is its own: there may be several.
+        # Each reading has its own parser: there may be several.
         reading = copy.copy(self)
         reading._parser = self._parser.fresh()
         yield from reading._read_from(cursor)
 
     def no_rows(self, cursor: Cursor) -> Values | None:
-        """The columns from a place on, without a row; None if the place does not tell them."""
+        """The columns from a place on, without rows; None if the place does not hold them."""
         parser = self._parser.fresh()
         place = self._place(cursor)
         if place is None or place.form is None:
@@ -109,13 +110,13 @@ class JsonLinesFeed:
             raise DataError(f"In {self.path}: {what}") from error
 
     def _read_still(self, place: LinePlace | None) -> Iterator[Parcel | None]:
-        """The lines that are there now."""
+        """The lines that are in the file now."""
         with open(self.path, "rb") as file:
             mark = None if place is None else place.mark
             if mark is not None and not mark.holds_for(file.fileno()):
                 raise DataError(
-                    f"The file does not begin with the {mark.size} bytes that were read: it is not "
-                    "what it was. Restore it, or start anew."
+                    f"The file does not begin with the {mark.size} bytes that were read: it has "
+                    "changed. Restore it, or start again."
                 )
             first = first_line(file)
             if first is None:
@@ -127,7 +128,7 @@ class JsonLinesFeed:
                     yield from self._parcels(*found)
 
     def _follow(self, place: LinePlace | None) -> Iterator[Parcel | None]:
-        """The lines of a log and of those that come after it at its path."""
+        """The lines of a log and of its successors at the same path."""
         with RotatedLog(self.path, self.patience) as log:
             log.open(place)
             while True:
@@ -139,12 +140,12 @@ class JsonLinesFeed:
                         log.open_next()
                     except RewrittenError:
                         log.open_again()
-                except FileNotFoundError:  # renamed, and the new one is not there yet
+                except FileNotFoundError:  # renamed, and the new file does not exist yet
                     time.sleep(self.patience)
                     yield None
 
     def _follow_one(self, log: RotatedLog) -> Iterator[Parcel | None]:
-        """The lines of the log's current file, until another one takes its place."""
+        """The lines of the log's current file, until another file replaces it."""
         file = log.current.file
         for found in _blocks(log.current, file, log.place):
             if found is None:
@@ -160,7 +161,7 @@ class JsonLinesFeed:
             log.place = LinePlace(block.byte, block.line, read, mark)
 
     def _learn(self, file: int, others: list[Line]) -> None:
-        """Take the columns from the first line; for an old cursor from any that can be used."""
+        """Take the columns from the first line; for an old cursor from any usable line."""
         with open(os.dup(file), "rb") as opened:
             first = first_line(opened)
         problem: DataError | None = None
@@ -175,7 +176,7 @@ class JsonLinesFeed:
             raise problem
 
     def _parcels(self, block: LineBlock, lines: list[Line], mark: FileMark) -> Iterator[Parcel]:
-        """The last `lines` of a block, with what a cursor holds beside the place in the file."""
+        """The last `lines` of a block, with the other entries of a cursor."""
         more = {"mark": list(mark), "form": saved_form(self._parser.form)}
         place = {"byte": block.byte, "line": block.line}
         offset = block.offset + len(block.lines) - len(lines)
@@ -187,7 +188,7 @@ _Found = tuple[LineBlock, list[Line], FileMark]
 
 
 def _blocks(file: Readable, descriptor: int, place: LinePlace | None) -> Iterator[_Found | None]:
-    """Blocks of a file from a place on: each, its lines after the place, and a mark up to there."""
+    """Blocks of a file from a place on: each with its lines after the place, and a mark."""
     skip = 0 if place is None else place.offset
     position = None if place is None else {"byte": place.byte, "line": place.line}
     for block in line_blocks(file, position):
@@ -204,14 +205,14 @@ def _blocks(file: Readable, descriptor: int, place: LinePlace | None) -> Iterato
 def parcels_of(
     parser: RowParser, lines: list[Line], place: Cursor, offset: int, file: str = ""
 ) -> Iterator[Parcel]:
-    """Lines as parcels: runs of good rows, bad rows alone; single rows if they are identified.
+    """Lines as parcels: runs of good rows, single bad rows; single rows if they have identifiers.
 
     Args:
-        parser: knows the columns.
+        parser: the parser with the columns.
         lines: the lines.
-        place: of the block that they belong to.
-        offset: of the first line within that block.
-        file: its name, where there is one.
+        place: place of their block.
+        offset: number of the first line in that block.
+        file: its name, if there is one.
     """
     rows = [decode(line.text) for line in lines]
     field = parser.identifier

@@ -1,4 +1,4 @@
-"""Looks at a directory: which file is next, which has grown, and what is odd about the others."""
+"""Scan a directory: which file is next, which has grown, and which cannot be read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from weighbridge.data.feeds.file_identity import reason_of, shown
 from weighbridge.data.feeds.taken import TakenFiles
 from weighbridge.data.sources.files import is_readable
 
-# Seconds after which a file need not be watched any more, or has been waited for very long.
+# Seconds after which a file need not be watched any more, or a notice about waiting is given.
 LONG_AGO = 60.0
-# A file that was read and grows holds up the files after it for so many times `settle`.
+# A file that was read and grows delays the files after it for this many times `settle`.
 HELD_UP = 5
-# In a large directory a look takes its time: between two there is so many times that.
+# Scanning a large directory takes time: the pause between two scans is this many times as long.
 LOOK_PAUSE = 20
-# Names that were passed and are gone, so that they are known if they come again.
+# Number of removed names to remember, to recognise them if they come again.
 REMEMBERED_NAMES = 10_000
 
 _Stamp = tuple[int, int, int]  # inode, size, time of writing
 
 
 class _Waiting(NamedTuple):
-    """A file that is not complete: as it was last, since when, and since when it is watched."""
+    """An incomplete file: its last stamp, the time of that stamp, and of the first look."""
 
     stamp: _Stamp
     since: float
@@ -37,20 +37,20 @@ class _Waiting(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The file to read next, if there is one, and what to tell."""
+    """The file to read next, if there is one, and the notices."""
 
     name: str | None
     notices: tuple[Notice, ...]
 
 
 class Looks:
-    """What was seen of a directory at earlier looks.
+    """The results of earlier scans of a directory.
 
     Args:
         path: the directory.
-        settle: seconds for which a file must stand still before it is taken.
-        patience: seconds between two looks.
-        follow: whether files are waited for; otherwise all that is there is complete.
+        settle: seconds without a change before a file is taken.
+        patience: seconds between two scans.
+        follow: whether to wait for files; otherwise all files are complete.
     """
 
     def __init__(self, path: Path, settle: float, patience: float, follow: bool) -> None:
@@ -58,18 +58,18 @@ class Looks:
         self._waiting: dict[str, _Waiting] = {}
         self._unfinished: dict[int, _Stamp] = {}  # inodes under a temporary name
         self._previous: dict[int, _Stamp] = {}  # the same at the look before
-        self._passed: dict[str, _Stamp] = {}  # names up to the last one taken, as they were read
-        self._gone: dict[str, _Stamp] = {}  # of these, names that are not there any more
-        self._queue: list[str] = []  # names to come, the next one last
-        self._grown: list[str] = []  # names that were taken and are not what they were
-        self._told: set[str] = set()  # odd names, and files that are waited for very long
+        self._passed: dict[str, _Stamp] = {}  # names up to the last one taken, when read
+        self._gone: dict[str, _Stamp] = {}  # of these, names that were removed
+        self._queue: list[str] = []  # names to read, the next one last
+        self._grown: list[str] = []  # names that were taken and have changed
+        self._told: set[str] = set()  # names for which a notice was given
         self._notices: list[Notice] = []
-        self._found: dict[str, _Stamp] = {}  # at the last look
+        self._found: dict[str, _Stamp] = {}  # by the last scan
         self._next_look = -math.inf
         self._is_there = True
 
     def resume(self, taken: TakenFiles) -> None:
-        """Take up what an earlier process has taken."""
+        """Start from the files that an earlier process has taken."""
         try:
             self._look()
         except OSError as error:
@@ -92,7 +92,7 @@ class Looks:
             self._notices.append(Notice("gap", min(changed), text))
 
     def next(self, taken: TakenFiles) -> Found:
-        """The next file that is complete: one that has grown first, then in the order of names."""
+        """The next complete file: first a file that has grown, then in the order of names."""
         if time.monotonic() >= self._next_look:
             self._look_again(taken)
         name = self._next_grown() or self._next_new()
@@ -100,24 +100,24 @@ class Looks:
         return Found(name, notices)
 
     def read(self, name: str, stamp: Iterable[int]) -> None:
-        """A file was read when it had this inode, size and time of writing."""
+        """Record inode, size and time of writing of a file when it was read."""
         inode, size, written = stamp
         self._passed[name] = (inode, size, written)
         self._waiting.pop(name, None)
 
     def leave(self, name: str) -> None:
-        """A file is not read, and its further changes need no telling."""
+        """Record a file that is not read; its later changes give no notice."""
         self._waiting.pop(name, None)
         self._told.add(name)
         if name in self._found:
             self._passed[name] = self._found[name]
 
     def names_after(self, last: str) -> list[str]:
-        """The names that were found at the last look and come after one, in order."""
+        """The names of the last scan that come after a name, in order."""
         return sorted(name for name in self._found if name > last)
 
     def lost(self, name: str) -> None:
-        """A file is not there any more: the next look comes at once."""
+        """Record that a file was removed: the next scan comes at once."""
         self._passed.pop(name, None)
         self._next_look = -math.inf
 
@@ -127,13 +127,13 @@ class Looks:
             return True
         try:
             stamp = _stamp(os.stat(self.path / name))
-        except OSError:  # gone again: the next look will tell
+        except OSError:  # removed: the next scan shows it
             self._next_look = -math.inf
             return False
         if self._passed.get(name) == stamp:
             return True
         known = {**self._previous, **self._unfinished}.get(stamp[0])
-        if known == stamp:  # the same file, renamed: an inode alone may have been used anew
+        if known == stamp:  # the same file, renamed; the inode alone may be reused
             return True
         now = time.monotonic()
         seen = self._waiting.get(name)
@@ -192,7 +192,7 @@ class Looks:
         self._next_look = began + pause if self.follow else math.inf
 
     def _compare(self, present: dict[str, _Stamp], taken: TakenFiles) -> None:
-        """Hold the names that were passed against what was read of them."""
+        """Compare the names that were passed with what was read of them."""
         for name in self._passed.keys() - present.keys():
             self._gone[name] = self._passed.pop(name)
             if len(self._gone) > REMEMBERED_NAMES:
@@ -224,13 +224,13 @@ class Looks:
         self._next_look = time.monotonic() + self.patience
 
     def _look(self) -> None:
-        """Find the files that can be read; remember what stands under other names."""
+        """Find the files that can be read; remember files under temporary names."""
         found, unfinished = dict[str, _Stamp](), dict[int, _Stamp]()
         with os.scandir(self.path) as entries:
             for entry in entries:
                 try:
                     status = entry.stat()
-                except FileNotFoundError:  # renamed while we looked, or a link to nothing
+                except FileNotFoundError:  # renamed during the scan, or a broken link
                     continue
                 except OSError as error:  # a loop of links, or no permission
                     self._tell_odd(entry.name, reason_of(error))
@@ -250,7 +250,7 @@ class Looks:
 
 
 def passed_over(name: str, why: str) -> Notice:
-    """A file cannot be read at all."""
+    """The notice for a file that cannot be read at all."""
     return Notice("unreadable", name, f"{shown(name)} cannot be read ({why}): it is passed over.")
 
 

@@ -13,7 +13,7 @@ class MemoryFeed:
 
     Args:
         values: normalised observations.
-        left_out: columns that do not hold numbers and were left out.
+        left_out: columns that were left out because they do not hold numbers.
     """
 
     seekable = True
@@ -24,7 +24,7 @@ class MemoryFeed:
         self.num_rows: int | None = num_rows(values)
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         return f"{self.num_rows:,} rows in memory"
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:

@@ -1,4 +1,4 @@
-"""Finding the feed for what a user gives."""
+"""Open a feed for any kind of data."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def open_feed(
     identifier: str | None = None,
     on_bad_row: RowPolicy = "raise",
 ) -> Feed:
-    """Open a stream of rows that knows where it is.
+    """Open a stream of rows with a cursor.
 
     Args:
         data: an array or a table; a path, a glob or a list of paths to .csv, .parquet, .npz or
             .jsonl files; a directory of such files; "-" (CSV or JSON lines on standard input) or
             a binary stream of either; the URL of a Redis stream,
             ``redis://host:port/db?stream=NAME``; or an iterable of chunks or of ``wb.Parcel``.
-        follow: whether to wait for more: for a directory, a .jsonl file and a Redis stream.
-        columns: the columns to read; by default all that are numeric.
-        schema: column -> float or int, where the type should not be inferred.
-        identifier: for JSON lines and Redis: a field that tells rows that come twice.
-        on_bad_row: the row policy; with "raise" a line that is no row is a DataError, otherwise it
-            is handed out as a row of NaN, with a notice, and a file that cannot be read is passed
-            over with a notice.
+        follow: whether to wait for more rows: for a directory, a .jsonl file and a Redis stream.
+        columns: the columns to read; by default all numeric columns.
+        schema: column -> float or int, for types that should not be inferred.
+        identifier: for JSON lines and Redis: a field that identifies rows that come twice.
+        on_bad_row: the row policy. With "raise", a line that is not a row is a DataError. Otherwise
+            it is returned as a row of NaN, with a notice, and a file that cannot be read is skipped
+            with a notice.
 
     Returns:
-        A feed; its `seekable` and `describe()` tell whether a run on it can be resumed exactly.
+        A feed; its `seekable` and `describe()` show whether a run on it can be resumed exactly.
 
     >>> feed = open_feed({"y": [1.0, 2.0, 3.0]})
     >>> feed.seekable, feed.num_rows, feed.describe()
@@ -100,7 +100,7 @@ def open_feed(
 def _open_still(
     data: Any, columns: list[str] | None, schema: dict[str, type], lenient: bool
 ) -> Feed:
-    """What has all its rows already, or brings them itself."""
+    """A feed for data that are complete, or that bring their rows themselves."""
     if isinstance(data, str | os.PathLike):
         return FilesFeed(expand(data), columns, schema, lenient=lenient)
     if isinstance(data, list | tuple) and data and not isinstance(data, Parcel):

@@ -1,4 +1,4 @@
-"""Entries of a Redis stream that were read, by which it is known again."""
+"""Entries of a Redis stream that were read, to recognise the stream again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-# The oldest mark is about so many doublings behind the newest.
+# The oldest mark is about this many doublings behind the newest.
 LEVELS = 16
 
 
 class Mark(NamedTuple):
-    """An entry: how many had been added with it, its ID, and a digest of what it holds."""
+    """An entry: the number of entries added up to it, its ID, and a digest of its contents."""
 
     ordinal: int
     entry_id: str
@@ -19,10 +19,10 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """The first entry and the last ones that were read, the sparser the longer ago.
+    """The first and the last entries that were read; older marks are sparser.
 
-    A server that was restored from an older copy lacks the newest of them and holds the others. A
-    stream that was made anew under the same name holds none.
+    A server that was restored from an older copy lacks the newest marks and has the others. A new
+    stream under the same name has none of them.
 
     >>> marks = Marks()
     >>> for number in range(1, 12):
@@ -33,12 +33,12 @@ class Marks:
 
     def __init__(self, marks: Iterable[Mark] = ()) -> None:
         self._first: Mark | None = None
-        self._levels: dict[int, tuple[Mark, ...]] = {}  # the last two of each
+        self._levels: dict[int, tuple[Mark, ...]] = {}  # the last two of each level
         for mark in sorted(marks):
             self.add(mark)
 
     def add(self, mark: Mark) -> None:
-        """An entry that is read now."""
+        """Add an entry that is being read."""
         self._first = self._first or mark
         level = 0
         while level == 0 or (level <= LEVELS and mark.ordinal % 2**level == 0):
@@ -46,7 +46,7 @@ class Marks:
             level += 1
 
     def found(self) -> list[Mark]:
-        """All of them, the newest last."""
+        """All marks, the newest last."""
         first = [] if self._first is None else [self._first]
         return sorted({mark for some in self._levels.values() for mark in some}.union(first))
 
@@ -68,5 +68,5 @@ def digest(fields: Mapping[bytes, bytes]) -> str:
 
 
 def marks_of(saved: Any) -> Marks:
-    """Marks from a cursor; a ``ValueError`` or ``TypeError`` if they are none."""
+    """Marks from a cursor; a ``ValueError`` or ``TypeError`` if they are not valid."""
     return Marks(Mark(int(number), str(name), str(text)) for number, name, text in saved)

@@ -1,4 +1,4 @@
-"""A Redis server that is asked about one stream; what goes wrong is told without its password."""
+"""Requests to a Redis server about one stream; errors do not contain its password."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEDIES = {
 
 
 class LostError(DataError):
-    """The server does not answer, or does not let us in."""
+    """The server does not answer, or refuses access."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -27,17 +27,17 @@ class LostError(DataError):
 
 
 class Snapshot(NamedTuple):
-    """A stream at one moment.
+    """The state of a stream at one moment.
 
     Attributes:
-        exists: whether there is such a stream.
-        length: entries that it holds.
-        added: entries ever added; None if the server does not tell.
-        first: ID of the first entry that it holds; None if it holds none.
-        generated: the greatest ID it ever had.
-        deleted: the greatest ID that was deleted by itself, not trimmed.
-        last_digest: of the entry that was read last; None if it is not there.
-        entries: those after it.
+        exists: whether the stream exists.
+        length: number of entries that it holds.
+        added: number of entries ever added; None if the server does not report it.
+        first: ID of its first entry; None if it is empty.
+        generated: the greatest ID that it ever had.
+        deleted: the greatest ID that was deleted, not trimmed.
+        last_digest: digest of the entry that was read last; None if it is missing.
+        entries: the entries after it.
     """
 
     exists: bool
@@ -51,21 +51,21 @@ class Snapshot(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """Entries that were trimmed or deleted; 0 if the server does not tell."""
+        """Number of trimmed or deleted entries; 0 if the server does not report it."""
         return 0 if self.added is None else self.added - self.length
 
     def all_after(self, entry_id: str) -> bool:
-        """Whether all that it holds came after an entry."""
+        """Whether all its entries came after a given entry."""
         return self.first is None or order_of(self.first) > order_of(entry_id)
 
 
 class Server:
-    """The place of a stream.
+    """A stream on a server.
 
     Args:
-        url: of the server; it may name the stream.
+        url: URL of the server; it may name the stream.
         stream: the key of the stream.
-        batch: entries to ask for at once.
+        batch: number of entries per request.
     """
 
     def __init__(self, url: str, stream: str | None, batch: int) -> None:
@@ -77,13 +77,11 @@ class Server:
                 address,
                 socket_timeout=10.0,
                 socket_connect_timeout=5.0,
-                retry=Retry(
-                    NoBackoff(), 0
-                ),  # trying again is up to us: a caller looks at the clock
+                retry=Retry(NoBackoff(), 0),  # no retries here: callers retry with a time limit
             )
-            self._client.connection_pool.make_connection()  # also tells unknown parameters
+            self._client.connection_pool.make_connection()  # also finds unknown parameters
         except (ValueError, TypeError, AttributeError):
-            # Not from that error: it may quote what stands where the password is.
+            # Not chained to that error: it may quote the password.
             raise DataError(
                 f"{without_secrets(url)} is no address of a Redis server. Write redis://user:"
                 "password@host:port/db?stream=NAME, with %2F for / in the password, %40 for @, "
@@ -99,7 +97,7 @@ class Server:
         return f"Redis stream {self.stream} at {where}"
 
     def look(self, last: str | None) -> Snapshot:
-        """The stream and the entries after the last, both of one moment."""
+        """The stream and the entries after the last, both at the same moment."""
         redis = self._redis
         try:
             pipeline = self._client.pipeline(transaction=True)
@@ -131,7 +129,7 @@ class Server:
         )
 
     def holds(self, mark: Mark) -> bool:
-        """Whether an entry that was read is there as it was."""
+        """Whether an entry that was read is still there, unchanged."""
         try:
             found = self._client.xrange(self.stream, mark.entry_id, mark.entry_id, 1)
         except self._redis.RedisError as error:
@@ -156,7 +154,7 @@ class Server:
 
 
 def order_of(entry_id: str) -> tuple[int, int]:
-    """The place of an ID among others."""
+    """The order of an ID, as numbers."""
     milliseconds, _, number = entry_id.partition("-")
     return int(milliseconds), int(number or 0)
 
@@ -175,10 +173,10 @@ def _import_redis() -> tuple[Any, Any, Any]:
 
 
 def _take_stream(url: str) -> tuple[str, str | None]:
-    """The URL without its ``stream``, which redis-py does not know, and the stream."""
+    """The URL without its ``stream``, which redis-py does not accept, and the stream."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     stream = query.pop("stream", None)
     rest = urlunsplit(parts._replace(scheme="", netloc="", query=urlencode(query)))
-    # Not by urlunsplit alone, which leaves out the // of an address without a host (unix:///path).
+    # urlunsplit alone would drop the // of an address without a host (unix:///path).
     return f"{parts.scheme}://{parts.netloc}{rest}", stream

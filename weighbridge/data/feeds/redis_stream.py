@@ -23,36 +23,36 @@ LONGEST_PAUSE = 5.0
 class RedisStream:
     """The entries of a Redis stream, one row each (extra ``redis``).
 
-    An entry holds one field with a JSON object, or a field for every column, with a number or a
-    JSON list in it. Reading can be resumed at any entry that is still there; entries that were
-    trimmed before they were read are a gap, which is noticed. Trimmed entries are counted by the
-    number of entries ever added, which Redis tells from version 7 on. A stream that was deleted and
-    made anew is read from its first entry; one of a server that was restored from an older copy
-    is not read twice. Both are told. Columns and shapes stay those of the first entry ever read,
-    which a cursor holds.
+    An entry holds one field with a JSON object, or one field per column, with a number or a JSON
+    list. Reading can be resumed at any entry that still exists. Entries that were trimmed before
+    they were read are a gap, with a notice. They are counted by the number of entries ever added,
+    which Redis reports from version 7 on. A stream that was deleted and created again is read from
+    its first entry; a stream of a server that was restored from an older copy is not read twice.
+    Both give a notice. Columns and shapes stay those of the first entry ever read, which a cursor
+    holds.
 
-    Followed, it survives the server: that the connection is lost, or the password refused, is
-    told, it is tried again after growing pauses, and reading goes on where it was.
+    With `follow`, a lost connection or a refused password gives a notice; the feed tries again
+    after growing pauses, and reading continues where it was.
 
     Args:
-        url: of the server, ``redis://user:password@host:port/db``; it may name the stream:
-            ``?stream=NAME``. The password is not shown, nor kept in a checkpoint.
+        url: URL of the server, ``redis://user:password@host:port/db``; it may name the stream:
+            ``?stream=NAME``. The password is not shown, and not saved in a checkpoint.
         stream: the key of the stream.
-        columns: the columns to read; by default all of the first entry that hold numbers.
+        columns: the columns to read; by default all columns of the first entry that hold numbers.
         schema: column -> float or int.
         follow: whether to wait for more entries, and to connect again when the connection is
             lost; otherwise reading ends with the last entry.
-        identifier: a field that tells rows that come twice, and missing ones; by default the ID
-            of the entry.
-        lenient: whether an entry that cannot be used becomes a bad row and a notice.
-        batch: entries to ask for at once.
+        identifier: a field that identifies duplicate and missing rows; by default the ID of the
+            entry.
+        lenient: whether an entry that cannot be used becomes a bad row, with a notice.
+        batch: number of entries per request.
 
     Reference: https://redis.io/docs/latest/develop/data-types/streams/
     """
 
     seekable = True
     num_rows: int | None = None
-    # Where a reading stands: the last entry, how many had been added with it, streams before.
+    # The state of a reading: the last entry, the number of entries added up to it, streams before.
     _last: str
     _ordinal: int
     _generation: int
@@ -78,21 +78,21 @@ class RedisStream:
         self.patience = 0.2
         self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
         self._start(None)
-        self._server.look(None)  # a wrong address is told now, not after a day of trying
+        self._server.look(None)  # a wrong address is reported now, not after many retries
 
     def describe(self) -> str:
-        """One line on where the rows come from."""
+        """One line about the source of the rows."""
         return f"{self._server}{', as it grows' if self.follow else ''}"
 
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """One parcel for each entry, from the cursor on."""
-        # Where a reading stands is its own: there may be several.
+        # Each reading has its own state: there may be several.
         reading = copy.copy(self)
         reading._parser = self._parser.fresh()
         yield from reading._read_from(cursor)
 
     def no_rows(self, cursor: Cursor) -> Values | None:
-        """The columns from a place on, without a row; None if the place does not tell them."""
+        """The columns from a place on, without rows; None if the place does not hold them."""
         form, parser = self._form(cursor), self._parser.fresh()
         if form is None:
             return None
@@ -118,7 +118,7 @@ class RedisStream:
             found, notice = yield from self._look()
             if notice is not None:
                 yield Parcel(None, notices=(notice,))
-                continue  # what comes next depends on where it begins now
+                continue  # the next entries depend on the new start
             for entry_id, fields in found.entries:
                 self._last, self._ordinal = entry_id.decode(), self._ordinal + 1
                 self._marks.add(Mark(self._ordinal, self._last, digest(fields)))
@@ -130,15 +130,15 @@ class RedisStream:
                 yield None
 
     def _look(self) -> Generator[Parcel | None, None, tuple[Snapshot, Notice | None]]:
-        """The stream as it is now, and what has become of it.
+        """The stream as it is now, and a notice if it has changed.
 
-        While there is no connection, that is told and waited for.
+        While there is no connection, notices are given and the feed waits.
         """
         told, began, pause = "", time.monotonic(), 0.0
         while True:
             try:
                 found = self._server.look(self._last)
-                notice = self._settle(found)  # which may ask the server again
+                notice = self._settle(found)  # may query the server again
             except LostError as error:
                 if not self.follow:
                     raise DataError(f"{error} {error.remedy}") from error
@@ -147,7 +147,7 @@ class RedisStream:
                     text = f"{error} It is tried again, and reading goes on there. {error.remedy}"
                     yield self._notice("connection", text)
                 pause = min(max(2 * pause, self.patience), LONGEST_PAUSE)
-                # In steps, so that whoever reads can look at the clock in between.
+                # In small steps, so that the caller can check the time in between.
                 for _ in range(round(pause / self.patience)):
                     time.sleep(self.patience)
                     yield None
@@ -159,7 +159,7 @@ class RedisStream:
             return found, notice
 
     def _start(self, cursor: Cursor | None) -> None:
-        """Go to the last entry that was read, and how many had been added with it."""
+        """Go to the last entry that was read, and the number of entries added up to it."""
         self._last, self._ordinal, self._generation, self._marks = "0-0", -1, 0, Marks()
         self._went_back = self._without_form = False
         if cursor is None:
@@ -180,7 +180,7 @@ class RedisStream:
     # --- is it still the same stream? ------------------------------------------------------------
 
     def _settle(self, found: Snapshot) -> Notice | None:
-        """Look for entries that were lost since the last look, and for a stream made anew."""
+        """Look for entries that were lost since the last look, and for a new stream."""
         if self._ordinal < 0:
             self._ordinal = found.removed
             return None
@@ -204,14 +204,14 @@ class RedisStream:
         return Notice("gap", self._last, text)
 
     def _is_other(self, found: Snapshot, knows_last: bool) -> bool:
-        """Whether this cannot be the stream that was read, as it was then."""
+        """Whether this cannot be the stream that was read, in its state then."""
         if order_of(found.generated) < order_of(self._last):
             return True
-        if knows_last and found.last_digest is not None:  # the same ID, and something else in it
+        if knows_last and found.last_digest is not None:  # the same ID with other contents
             return True
         if found.added is None:
             return False
-        if found.all_after(self._last):  # then all that were read have been removed
+        if found.all_after(self._last):  # all entries that were read have been removed
             return found.removed < self._ordinal
         never_held = knows_last and order_of(found.deleted) < order_of(self._last)
         return never_held or found.added < self._ordinal
@@ -219,7 +219,7 @@ class RedisStream:
     def _begin_anew(self, found: Snapshot) -> Notice:
         last = self._last
         if any(self._server.holds(mark) for mark in reversed(self._marks.found())):
-            # What it holds up to there was read: to read it again would count rows twice.
+            # Its entries up to there were read: reading them again would count rows twice.
             behind = order_of(found.generated) <= order_of(last)
             self._ordinal = found.added if behind and found.added is not None else found.removed
             self._marks, self._went_back = Marks(), True
@@ -251,7 +251,7 @@ class RedisStream:
         if run.reason is not None:
             notices = (Notice("unreadable", self._ordinal, run.reason),)
         identifier = row[field] if field is not None and isinstance(row, dict) else entry_id
-        if field is None and self._generation:  # IDs of a stream made anew may come again
+        if field is None and self._generation:  # IDs may repeat in a new stream
             identifier = f"{entry_id} ({self._generation})"
         cursor = {
             "id": entry_id,
@@ -264,7 +264,7 @@ class RedisStream:
         return Parcel(run.values, cursor, identifier, notices)
 
     def _learn(self, entry_id: str, row: dict[str, Any] | str) -> None:
-        """Take the columns from the first entry, which must be good."""
+        """Take the columns from the first entry, which must be valid."""
         try:
             if isinstance(row, str):
                 raise DataError(f"The columns are told by entry {entry_id}, but {row}.")
@@ -282,7 +282,7 @@ def _before(entry_id: str) -> str:
 
 
 def _row_of(fields: Mapping[bytes, bytes]) -> dict[str, Any] | str:
-    """An entry as an object, or what is wrong with it."""
+    """An entry as an object, or an error text."""
     if len(fields) == 1:
         (text,) = fields.values()
         if text.lstrip()[:1] == b"{":
@@ -295,5 +295,5 @@ def _value(text: bytes) -> Any:
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
     with contextlib.suppress(ValueError):
-        return float(text)  # such as "nan" and ".5", which JSON does not know
+        return float(text)  # such as "nan" and ".5", which are not JSON
     return text.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A log that is followed through its rotations: which file is read, and from where on."""
+"""Follow a log through its rotations: which file is read, and from which place."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class LinePlace(NamedTuple):
     """A place in a file of lines: `offset` lines into the block that begins at `byte`.
 
     Attributes:
-        byte: where the block begins.
+        byte: first byte of the block.
         line: the number of its first line.
-        offset: lines of the block that were read.
-        mark: of the file as far as it was read; None in a cursor of an older version.
-        columns: that were read; only in a cursor of an older version.
+        offset: number of lines of the block that were read.
+        mark: mark of the file up to this place; None in a cursor of an older version.
+        columns: the columns read; only in a cursor of an older version.
         form: columns and shapes; None in a cursor of an older version.
     """
 
@@ -35,7 +35,7 @@ class LinePlace(NamedTuple):
 
 
 def place_of(cursor: Cursor) -> LinePlace | None:
-    """The place that a cursor names; None if it belongs to something else."""
+    """The place that a cursor names; None if it belongs to another feed."""
     byte, line, offset = (cursor.get(name) for name in ("byte", "line", "offset"))
     mark, columns = mark_from(cursor.get("mark")), cursor.get("columns")
     if not (_is_count(byte) and _is_count(line) and _is_count(offset)):
@@ -53,15 +53,15 @@ def place_of(cursor: Cursor) -> LinePlace | None:
 
 
 class RotatedLog:
-    """The file of a log that is being read; a context that closes it.
+    """The file of a log that is being read; a context manager that closes it.
 
     Args:
-        path: where the log is written.
+        path: the path to which the log is written.
         patience: seconds to wait at its end.
 
     Attributes:
         current: the file that is being read.
-        place: up to where; None at its beginning.
+        place: the place reached; None at its beginning.
     """
 
     current: GrowingFile
@@ -69,11 +69,11 @@ class RotatedLog:
     def __init__(self, path: Path, patience: float) -> None:
         self.path, self.patience = path, patience
         self.place: LinePlace | None = None
-        self._open: list[GrowingFile] = []  # a finished one before, and the current one
+        self._open: list[GrowingFile] = []  # the finished file before, and the current one
         self._notices: list[Notice] = []
 
     def open(self, place: LinePlace | None) -> None:
-        """Open the file that a place lies in, wherever it is now, or the log at its beginning."""
+        """Open the file of a place, under its present name, or the log at its beginning."""
         self.place = place
         if place is None or place.mark is None:
             self._use(open_regular(self.path), None)
@@ -81,15 +81,15 @@ class RotatedLog:
         self._find(place.mark)
 
     def open_again(self) -> None:
-        """What was read is not in the file any more: go on in a copy, or with the new lines."""
+        """The file no longer has what was read: continue in a copy, or with the new lines."""
         self._find(self.current.mark)
 
     def open_next(self) -> None:
-        """The file was read to its end: go on with the one that came after it."""
+        """The file was read to its end: continue with the next file."""
         finished = os.fstat(self.current.file)
         following = successor(self.path, finished)
         file = open_regular(following.path)
-        if os.path.samestat(os.fstat(file), finished):  # rotated again while we looked
+        if os.path.samestat(os.fstat(file), finished):  # rotated again in the meantime
             os.close(file)
             file = open_regular(self.path)
         before, self.place = self._open.pop(), None
@@ -103,12 +103,12 @@ class RotatedLog:
             )
 
     def take_notices(self) -> tuple[Notice, ...]:
-        """What was noticed since they were taken last."""
+        """The notices since the last call."""
         notices, self._notices = tuple(self._notices), []
         return notices
 
     def late_lines(self) -> tuple[Notice, ...]:
-        """Tell it if someone wrote to the file before after that was finished."""
+        """Add a notice if lines were written to the previous file after it was finished."""
         if len(self._open) > 1 and self._open[0].has_grown():
             self._open.pop(0).close()
             self._tell(

@@ -1,4 +1,4 @@
-"""Rotated logs: where the file that was read is now, and which one comes after it."""
+"""Rotated logs: find the file that was read, and the file that follows it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from weighbridge.data.feeds.file_identity import FileMark, open_regular
 
-# Files beside a log that are looked at.
+# Number of neighbouring files to examine.
 MOST = 1000
 
 
 class Located(NamedTuple):
-    """The file that a mark was made of, opened, or a copy of it."""
+    """The file of a mark, opened, or a copy of it."""
 
     file: int
     path: Path
@@ -22,18 +22,18 @@ class Located(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """The file to read after another one, and those that may have come between the two."""
+    """The file to read after another one, and the files that may be between the two."""
 
     path: Path
     between: list[Path]
 
 
 def locate(path: Path, mark: FileMark) -> Located | None:
-    """Find the file that a mark was made of: at its path, renamed beside it, or as a copy there.
+    """Find the file of a mark: at its path, renamed in the same folder, or copied there.
 
     Args:
-        path: where it stood.
-        mark: what is known of it.
+        path: its original path.
+        mark: the mark of the file.
     """
     copies = list[Located]()
     for candidate in [path, *_beside(path)]:
@@ -54,10 +54,10 @@ def locate(path: Path, mark: FileMark) -> Located | None:
 
 
 def successor(path: Path, finished: os.stat_result) -> Successor:
-    """The file that was begun when one was rotated away: ``log.2``, then ``log.1``, then ``log``.
+    """The file that was started when one was rotated: ``log.2``, then ``log.1``, then ``log``.
 
     Args:
-        path: where the log is written now.
+        path: the path to which the log is written now.
         finished: the status of the file that was read to its end.
     """
     beside = _beside(path)
@@ -81,7 +81,7 @@ def successor(path: Path, finished: os.stat_result) -> Successor:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Files beside a log whose names begin as its own does."""
+    """Files in the same folder whose names begin like that of the log."""
     try:
         names = sorted(os.listdir(path.parent))
     except OSError:
@@ -91,7 +91,7 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _number(path: Path, rotated: Path) -> int | None:
-    """The number that rotation gave to a log: ``log.jsonl.3`` or ``log.3.jsonl``."""
+    """The number of a rotated log: ``log.jsonl.3`` or ``log.3.jsonl``."""
     stem, ending = re.escape(path.stem), re.escape(path.suffix)
     found = re.fullmatch(rf"{stem}(?:{ending}\.(\d+)|\.(\d+){ending})", rotated.name)
     return int(found[1] or found[2]) if found else None

@@ -1,4 +1,4 @@
-"""Whether a file of a folder was read before, under another name."""
+"""Whether a file of a folder was already read under another name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from weighbridge.data.feeds.taken import TakenFiles
 
 
 def name_before(path: Path, mark: FileMark, taken: TakenFiles) -> str | None:
-    """The name under which a file was read already: it was renamed since, or linked.
+    """The name under which a file was already read, if it was renamed or linked since.
 
-    Its inode is the same, and it begins with the bytes that were read. One that has not grown also
-    has the same time of writing: otherwise the inode of a file that is gone was used anew.
+    Its inode is the same, and it begins with the bytes that were read. If it has not grown, its
+    time of writing is the same too; otherwise the inode of a removed file was reused.
 
     Args:
         path: the file.
-        mark: as it is now.
-        taken: what was read.
+        mark: its present mark.
+        taken: the files that were read.
     """
     for name, known in taken.files.items():
         old = known.mark
@@ -33,12 +33,12 @@ def _begins_with(path: Path, mark: FileMark) -> bool:
     try:
         with open(open_regular(path), "rb") as file:
             return mark.holds_for(file.fileno())
-    except OSError:  # gone again
+    except OSError:  # removed
         return False
 
 
 def read_before(name: str, before: str, grown: bool) -> Notice:
-    """What to tell of such a file."""
+    """The notice for such a file."""
     text = f"{shown(name)} is the file that was read as {shown(before)}, renamed or linked: "
     text += "only what was appended since is read." if grown else "it does not count again."
     return Notice("duplicate", name, text)

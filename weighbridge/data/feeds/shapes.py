@@ -1,4 +1,4 @@
-"""The shape of every column in a row, which the first rows tell and all files must have."""
+"""The shape of every column in a row, set by the first rows; all files must have it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from weighbridge.core.errors import DataError
 from weighbridge.data.feeds.base import Cursor
 from weighbridge.data.values import Values
 
-# Where a cursor keeps them, so that a resumed run knows what the first rows were.
+# The key of a cursor for the shapes, so that a resumed run knows those of the first rows.
 KEY = "shapes"
 
 
 class Shapes:
-    """What is known of the shapes; nothing before the first rows.
+    """The known shapes; empty before the first rows.
 
     >>> import numpy as np
     >>> shapes = Shapes()
@@ -31,13 +31,13 @@ class Shapes:
         self.known: dict[str, list[int]] | None = None
 
     def restore(self, cursor: Cursor | None) -> None:
-        """Take up what a cursor says; an older one says nothing."""
+        """Use the shapes of a cursor; an older cursor has none."""
         saved: Any = None if cursor is None else cursor.get(KEY)
         if isinstance(saved, dict) and all(isinstance(shape, list) for shape in saved.values()):
             self.known = saved
 
     def check(self, values: Values) -> None:
-        """DataError unless the columns have the shapes of those before."""
+        """Raise a DataError unless the columns have the earlier shapes."""
         if not isinstance(values, dict):
             return
         found = {name: list(column.shape[1:]) for name, column in values.items()}

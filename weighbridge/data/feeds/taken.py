@@ -1,4 +1,4 @@
-"""What a feed of a directory has taken: the part of its cursor that goes beyond one file."""
+"""The files that a feed of a directory has read: the part of its cursor about other files."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any, NamedTuple
 from weighbridge.data.feeds.base import Cursor, bad_cursor
 from weighbridge.data.feeds.file_identity import FileMark, mark_from
 
-# Files that are remembered in a cursor, so that what is appended to them can be read on.
+# Number of files kept in a cursor, so that lines appended to them can be read.
 REMEMBERED = 64
-# What a cursor holds beside the place within its file.
+# Entries of a cursor in addition to the place in its file.
 _OWN_KEYS = frozenset(
     {"name", "taken", "columns", "last", "newest", "remembered", "mark", "shapes", "left", "floor"}
 )
 
 
 class TakenFile(NamedTuple):
-    """A file that was read: what it was then, and where reading goes on; None at its beginning."""
+    """A file that was read: its mark, and where reading continues (None: at its beginning)."""
 
     mark: FileMark | None
     place: Cursor | None
 
 
 class TakenFiles:
-    """The files that were taken, of which the latest `REMEMBERED` are known.
+    """The files that were taken; the latest `REMEMBERED` are known.
 
     Args:
-        columns: the columns to read; None until a file has told them.
+        columns: the columns to read; None until the first file determines them.
 
     Attributes:
         last: the highest name that was taken.
-        count: how many were taken.
+        count: number of files taken.
         newest: the latest time of writing among them, in nanoseconds.
-        files: the latest, by name; the one read last comes last.
-        left: names that were passed too, and of which nothing more is read.
-        floor: of the names above this one, all that were passed are known; None if none are.
+        files: the latest files by name; the one read last comes last.
+        left: names that were also passed, and of which nothing more is read.
+        floor: above this name all passed names are known; None if none are.
     """
 
     def __init__(self, columns: list[str] | None) -> None:
@@ -49,12 +49,12 @@ class TakenFiles:
         self.floor: str | None = ""
 
     def begin(self, name: str) -> None:
-        """The next file in the order of names is taken."""
+        """Take the next file in the order of names."""
         self.last, self.count = max(self.last, name), self.count + 1
         self._leave(name)  # until it was read
 
     def end(self, name: str, mark: FileMark, place: Cursor | None) -> None:
-        """A file was read up to a place."""
+        """Record that a file was read up to a place."""
         self.files.pop(name, None)
         self.left.pop(name, None)
         self.files[name] = TakenFile(mark, place)
@@ -65,12 +65,12 @@ class TakenFiles:
             self._raise_floor(oldest)
 
     def forget(self, name: str) -> None:
-        """Nothing more is read from this file."""
+        """Record that nothing more is read from this file."""
         self.files.pop(name, None)
         self._leave(name)
 
     def rename(self, name: str, later: str) -> None:
-        """A file that was read has another name, and is read on under that one."""
+        """Record a new name of a file; it is read further under that name."""
         self.files[later] = self.files.pop(name)
         self.left.pop(later, None)
         if later != name:
@@ -95,7 +95,7 @@ class TakenFiles:
             self.floor = max(self.floor, name)
 
     def place(self, name: str, mark: FileMark) -> Cursor:
-        """What the cursors of a file's rows hold, beside the place within it."""
+        """The entries of the cursors of a file's rows, in addition to the place in the file."""
         known = [(n, f) for n, f in self.files.items() if n != name]
         others = [[n, list(f.mark), f.place] for n, f in known if f.mark is not None]
         return {
@@ -112,13 +112,13 @@ class TakenFiles:
 
 
 def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[TakenFiles, str]:
-    """What a cursor says was taken, and the name of the file that it lies in.
+    """The files taken according to a cursor, and the name of the cursor's file.
 
-    An older cursor knows one file alone, and of that no mark: it is read on as it is now.
+    An older cursor knows only one file, without a mark: reading continues in the file as it is now.
 
     Args:
-        cursor: of a row.
-        columns: what the user asked for, where the cursor names none.
+        cursor: the cursor of a row.
+        columns: the requested columns, if the cursor has none.
         what: the feed, for messages.
     """
     name: Any = cursor["name"]
@@ -154,12 +154,12 @@ def restored(cursor: Cursor, columns: list[str] | None, what: str) -> tuple[Take
 
 
 def place_within(cursor: Cursor) -> Cursor:
-    """The place within its file that a cursor names."""
+    """The place in its file that a cursor names."""
     return {key: value for key, value in cursor.items() if key not in _OWN_KEYS}
 
 
 def _is_name(name: Any) -> bool:
-    """Whether it names a file of a folder, and leads nowhere else."""
+    """Whether it names a file of a folder, and no other place."""
     if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name:
         return False
     return os.path.basename(name) == name

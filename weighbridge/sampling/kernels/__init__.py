@@ -1,1 +1,1 @@
-"""One file per move; each is ``init`` and ``step`` behind the one Kernel protocol."""
+"""One file per kernel; each has ``init`` and ``step`` of the Kernel protocol."""

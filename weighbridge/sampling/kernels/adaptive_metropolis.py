@@ -16,25 +16,25 @@ from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.hastings import Hastings, MetropolisInfo, hastings
 from weighbridge.sampling.kernels.parts.scale import push
 
-# The best random walk on a normal target of known covariance takes steps of 2.38 / sqrt(d) of it;
-# Haario et al. write 2.4.
+# The best random walk on a normal target of known covariance has steps of 2.38 / sqrt(d) times its
+# square root; Haario et al. use 2.4.
 BEST_STEP = 2.4
-# By what share the chain grows before it learns again. The less, the sooner a good proposal is
-# found, and the more its draws lean on what it has just seen.
+# The chain learns again after it has grown by this share. With a smaller share a good proposal is
+# found sooner, but the proposal depends more on the latest positions.
 GROWTH = 0.5
 
 
 class AdaptiveState(NamedTuple):
-    """Where the chain is, and what it has learned.
+    """The position of the chain, and what it has learned.
 
     Attributes:
-        position: where it is.
-        log_density: the target's, there.
-        root: Cholesky root of the covariance that proposals have.
-        mean: of the positions since that was last learned.
-        covariance: of the same positions.
-        num_seen: how many they are.
-        num_steps: steps in all.
+        position: the current position.
+        log_density: log density of the target there.
+        root: Cholesky factor of the covariance of the proposal.
+        mean: mean of the positions since the last update of the covariance.
+        covariance: covariance of these positions.
+        num_seen: number of these positions.
+        num_steps: number of all steps.
     """
 
     position: Array
@@ -47,7 +47,7 @@ class AdaptiveState(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """A move under way, and what is known of the target before it."""
+    """A move in progress, and the state before it."""
 
     move: Hastings
     before: AdaptiveState
@@ -55,7 +55,7 @@ class Learning(NamedTuple):
 
     @property
     def wanted(self) -> Array:
-        """Until the density at the proposed position is told."""
+        """True until the density at the proposed position is known."""
         return self.move.wanted
 
     def ask(self) -> Array:
@@ -67,14 +67,14 @@ class Learning(NamedTuple):
         return self._replace(move=self.move.tell(told))
 
     def finish(self) -> tuple[AdaptiveState, MetropolisInfo]:
-        """Where the chain is now, and what it has learned from being there."""
+        """The new state of the chain, with updated mean and covariance."""
         point, info = self.move.finish()
         before, dimension = self.before, point.position.shape[0]
         num_seen, num_steps = before.num_seen + 1, before.num_steps + 1
         away = point.position - before.mean
         mean = before.mean + away / num_seen
-        # The second deviation is from the new mean: this is the covariance of all, over their
-        # number (Welford).
+        # The second deviation is from the new mean: this gives the covariance of all positions,
+        # divided by their number (Welford).
         spread = jnp.outer(away, point.position - mean) - before.covariance
         covariance = before.covariance + spread / num_seen
         full = num_seen >= jnp.maximum(2 * dimension, GROWTH * (num_steps - num_seen))
@@ -104,17 +104,18 @@ class AdaptiveMetropolis(Kernel):
     .. math:: \theta' \sim (1 - \beta) N\bigl(\theta, \tfrac{2.4^2}{d}
               (C + \epsilon S S^\top)\bigr) + \beta N\bigl(\theta, \tfrac{s^2}{d} S S^\top\bigr)
 
-    The covariance C is learned anew whenever the chain has grown by half, from the steps of that
-    half, first after 2 d steps; until then there is only the fixed proposal. So adaptation
-    vanishes, as convergence demands, a poor start is forgotten, and between two such times the
-    chain is an ordinary one. Haario, Saksman & Tamminen (2001), Bernoulli 7:223-242; Roberts &
+    The covariance C is updated whenever the chain has grown by half, from the steps of that half,
+    for the first time after 2 d steps; until then only the fixed proposal is used. So adaptation
+    vanishes, as convergence requires, a poor start is forgotten, and between two updates the chain
+    is an ordinary Markov chain. Haario, Saksman & Tamminen (2001), Bernoulli 7:223-242; Roberts &
     Rosenthal (2009), J. Comp. Graph. Stat. 18:349-367.
 
     Args:
-        step_size: the length s of steps of the fixed proposal.
+        step_size: the step length s of the fixed proposal.
         scale: its scale S: one number, one for each coordinate, or a (Cholesky) matrix.
-        share: beta, how often the fixed proposal is used.
-        regularisation: epsilon, a small share of S S^T that keeps the covariance from collapsing.
+        share: beta, the probability of the fixed proposal.
+        regularisation: epsilon, a small multiple of S S^T that keeps the covariance from
+            collapsing.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = AdaptiveMetropolis()
@@ -132,7 +133,7 @@ class AdaptiveMetropolis(Kernel):
     uses_gradient: ClassVar[bool] = False
 
     def init(self, position: Array, target: LogDensity) -> AdaptiveState:
-        """Evaluate the target at the position; nothing is known of its spread."""
+        """Evaluate the target at the position; its covariance is not yet known."""
         none = jnp.zeros_like(position)
         matrix, count = jnp.zeros_like(jnp.outer(none, none)), jnp.zeros((), int)
         return AdaptiveState(position, target(position), matrix, none, matrix, count, count)
@@ -140,11 +141,11 @@ class AdaptiveMetropolis(Kernel):
     def step(
         self, key: Array, state: AdaptiveState, target: LogDensity
     ) -> tuple[AdaptiveState, MetropolisInfo]:
-        """One proposal, its accept test, and what is learned from it."""
+        """One proposal, its accept test, and the update of the covariance."""
         return step_alone(self, key, state, target)
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
-        """One for each coordinate, one for the accept test, one for which proposal is used."""
+        """One for each coordinate, one for the accept test, one for the choice of the proposal."""
         return shape[0] + 2
 
     def begin(self, uniform: Array, state: AdaptiveState) -> Learning:
@@ -160,12 +161,12 @@ class AdaptiveMetropolis(Kernel):
         return Learning(move, state, jax.tree_util.tree_map(jnp.asarray, self))
 
     def learn(self, covariance: Array, root: Array) -> Array:
-        """A root of a covariance; the one there was where rounding leaves it none."""
+        """The Cholesky factor of a covariance; the old one if rounding makes it undefined."""
         scale = jnp.asarray(self.scale)
         square = scale @ scale.T if scale.ndim == 2 else scale**2 * jnp.eye(len(covariance))
         found = jnp.linalg.cholesky(covariance + self.regularisation * square)
         return jnp.where(jnp.all(jnp.isfinite(found)), found, root)
 
     def rescale(self, variance: Array | float) -> AdaptiveMetropolis:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, scale=self.scale * jnp.sqrt(variance))

@@ -16,23 +16,23 @@ from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone, tuned
 
 
 class StretchInfo(NamedTuple):
-    """Acceptance probability of each walker's proposal, and whether it was taken."""
+    """Acceptance probability of each walker's proposal, and whether it was accepted."""
 
     acceptance: Array
     accepted: Array
 
 
 class Halves(NamedTuple):
-    """A move under way: one half of the walkers moves by the other, then the other by it.
+    """A move in progress: one half of the walkers moves given the other, then vice versa.
 
-    Of an odd number of walkers the middle one moves twice, and serves none while it does.
+    With an odd number of walkers the middle one moves twice, and is no partner in the meantime.
 
     Attributes:
         point: all walkers.
         uniform: halves x walkers of a half x (partner, stretch, accept test).
         reach: the largest stretch a.
-        half: which half moves; 2 when both have.
-        info: of each walker.
+        half: which half moves; 2 after both have moved.
+        info: info of each walker.
     """
 
     point: Point
@@ -43,16 +43,16 @@ class Halves(NamedTuple):
 
     @property
     def wanted(self) -> Array:
-        """All of a half, twice."""
+        """All walkers of a half, twice."""
         return jnp.broadcast_to(self.half[..., None] < 2, self.uniform.shape[:-3] + self._size())
 
     def ask(self) -> Array:
-        """Each walker of the half on the line through its partner, nearer or farther."""
+        """The proposal of each walker of the half, on the line through its partner."""
         moving, partner = self._moving(self.point.position), self._partner()
         return partner + self._stretch()[:, None] * (moving - partner)
 
     def tell(self, told: Point) -> Halves:
-        """Accept or reject each, with the volume by which the stretch widens."""
+        """Accept or reject each proposal, with the volume factor of the stretch."""
         current = jax.tree_util.tree_map(self._moving, self.point)
         dimension = told.position.shape[-1]
         log_ratio = told.log_density - current.log_density
@@ -69,7 +69,7 @@ class Halves(NamedTuple):
         return self._replace(point=point, info=infos, half=jnp.minimum(self.half + 1, 2))
 
     def finish(self) -> tuple[Point, StretchInfo]:
-        """All walkers where they are now."""
+        """All walkers at their new positions."""
         return self.point, self.info
 
     def _size(self) -> tuple[int]:
@@ -79,7 +79,7 @@ class Halves(NamedTuple):
         return self.uniform[jnp.minimum(self.half, 1)]
 
     def _first(self) -> Array:
-        """The first walker that moves: halves overlap where the number is odd."""
+        """The first walker that moves; the halves overlap if the number of walkers is odd."""
         others = self.point.position.shape[0] - self._size()[0]
         return jnp.where(self.half == 0, 0, others)
 
@@ -93,7 +93,7 @@ class Halves(NamedTuple):
         return self.point.position[chosen + jnp.where(self.half == 0, size, 0)]
 
     def _stretch(self) -> Array:
-        """By inversion of the distribution of density 1 / sqrt(z) on [1/a, a]."""
+        """Inverse of the distribution function of the density 1 / sqrt(z) on [1/a, a]."""
         return (1 + (self.reach - 1) * self._numbers()[:, 1]) ** 2 / self.reach
 
 
@@ -106,13 +106,13 @@ class Stretch(Kernel):
               \alpha = \min\bigl(1, z^{D-1} f(x') / f(x) \bigr)
 
     A position is a whole ensemble, walkers x coordinates, and its density the product over the
-    walkers; partners come from the other half of the ensemble. Scales and correlations of the
-    target make no difference, but with fewer than about twice as many walkers as coordinates the
-    ensemble cannot leave its own plane. Goodman & Weare (2010), Comm. App. Math. Comp. Sci.
+    walkers; partners come from the other half of the ensemble. The move is invariant to scales and
+    correlations of the target. With fewer than about twice as many walkers as coordinates the
+    ensemble cannot leave its own subspace. Goodman & Weare (2010), Comm. App. Math. Comp. Sci.
     5:65-80; Foreman-Mackey et al. (2013), PASP 125:306-312.
 
     Args:
-        step_size: the largest stretch a, less one.
+        step_size: the largest stretch a, minus one.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = Stretch()
@@ -132,7 +132,7 @@ class Stretch(Kernel):
         return Point(position, jax.vmap(target)(position))
 
     def step(self, key: Array, state: Point, target: LogDensity) -> tuple[Point, StretchInfo]:
-        """Both halves, one after the other."""
+        """Move both halves, one after the other."""
         return step_alone(self, key, state, jax.vmap(target))
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
@@ -140,7 +140,7 @@ class Stretch(Kernel):
         return 6 * -(-shape[0] // 2)
 
     def begin(self, uniform: Array, point: Point) -> Halves:
-        """Begin with the first half."""
+        """Start with the first half."""
         none = jnp.zeros_like(point.log_density)
         return Halves(
             point=point,
@@ -151,14 +151,14 @@ class Stretch(Kernel):
         )
 
     def in_metric(self, scale: Array) -> Stretch:
-        """The ensemble is its own metric."""
+        """Unchanged: the ensemble defines its own metric."""
         return self
 
     def tuned(self, info: StretchInfo, dimension: int) -> Stretch:
-        """Longer stretches where too many are accepted, shorter ones where too few are."""
+        """Longer stretches if the acceptance is too high, shorter ones if it is too low."""
         step_size = tuned_step_size(self.step_size, info.acceptance, dimension, 4.0)
         return replace(self, step_size=step_size)
 
     def rescale(self, variance: Array | float) -> Stretch:
-        """The scale of the target makes no difference."""
+        """Unchanged: the move does not depend on the scale of the target."""
         return self

@@ -1,4 +1,4 @@
-"""Gibbs sampling: one block of parameters after another, by conditionals or other kernels."""
+"""Gibbs sampling: update one block of parameters after another, by conditionals or kernels."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from weighbridge.sampling.kernels.parts.blocks import (
 
 
 class GibbsState(NamedTuple):
-    """Position, and the states of the kernels in the blocks; nothing for a conditional."""
+    """Position, and the states of the kernels in the blocks; empty for a conditional."""
 
     position: Array
     states: tuple[Any, ...]
 
 
 class GibbsInfo(NamedTuple):
-    """What happened in the blocks that were updated.
+    """Facts about the blocks that were updated.
 
     Attributes:
-        acceptance: mean acceptance probability of their kernels; a conditional has 1.
+        acceptance: mean acceptance probability of their kernels; 1 for a conditional.
         divergent: whether a kernel diverged.
-        undefined: how many conditionals gave a value that is not a number, or not in the support of
-            its prior; the block was left as it was.
+        undefined: number of conditionals that returned a value that is NaN or outside the support
+            of its prior; such a block was not changed.
         block_acceptance: acceptance probability of each block; NaN if it was not updated.
     """
 
@@ -56,7 +56,7 @@ class GibbsInfo(NamedTuple):
 @travels()
 @dataclass(frozen=True)
 class Gibbs(Kernel):
-    r"""Update one block of parameters at a time, the others given.
+    r"""Update one block of parameters at a time, given the others.
 
     .. math:: \theta_b' \sim p(\theta_b | \theta_{-b}, y)
 
@@ -65,14 +65,14 @@ class Gibbs(Kernel):
     Biometrika 81:27-40.
 
     Args:
-        blocks: from a parameter's name, or a tuple of names, to what updates it: a function
-            ``conditional(key, parameters, data)`` (or of a key and parameters alone) that returns
-            the new value, or for several a mapping from their names (or a tuple); or a kernel,
-            which acts on the unconstrained coordinates of the block and whose step size the warm-up
-            tunes. Every parameter must be in a block. Observations with named columns come with a
-            ``weight`` for each row, one unless the data say otherwise.
+        blocks: maps a parameter's name, or a tuple of names, to its update. An update is a function
+            ``conditional(key, parameters, data)`` (or of a key and parameters only) that returns
+            the new value, or for several parameters a mapping from their names (or a tuple). Or it
+            is a kernel, which moves the unconstrained coordinates of the block; the warm-up tunes
+            its step size. Every parameter must be in a block. Observations with named columns have
+            a ``weight`` for each row, 1 unless the data specify it.
         scan: "sweep" to update all blocks in their order at each step, "random" for one of them.
-        weights: how likely each block is to be the one, with scan="random"; alike if None.
+        weights: probabilities of the blocks with scan="random", up to a factor; equal if None.
 
     >>> import numpyro.distributions as dist
     >>> import weighbridge as wb
@@ -107,29 +107,29 @@ class Gibbs(Kernel):
             _check_weights(np.asarray(self.weights, float), len(self.blocks), self.scan)
 
     def kernels(self) -> list[Kernel]:
-        """Those of the blocks that have one, in their order."""
+        """The kernels of the blocks, in their order."""
         return [update for update in self.blocks.values() if isinstance(update, Kernel)]
 
     @property
     def uses_gradient(self) -> bool:
-        """Whether any kernel in a block does."""
+        """Whether any kernel in a block uses gradients."""
         return any(kernel.uses_gradient for kernel in self.kernels())
 
     @property
     def num_adapt(self) -> int:
-        """Steps until every kernel in a block has learnt; in a random scan but by rare chance."""
+        """Steps until all kernels in blocks have adapted; for a random scan, with high chance."""
         weights = np.ones(len(self.blocks)) if self.weights is None else np.asarray(self.weights)
         longest = 0
         for update, share in zip(self.blocks.values(), weights / weights.sum()):
             num_adapt = int(update.num_adapt) if isinstance(update, Kernel) else 0
             if num_adapt and self.scan == "random":
-                # Twice as many turns as are needed on average, and some more.
+                # Twice the average number of steps needed, and some more.
                 num_adapt = math.ceil((2 * num_adapt + 20) / share)
             longest = max(longest, num_adapt)
         return longest
 
     def init(self, position: Array, target: LogDensity) -> GibbsState:
-        """States of the kernels in the blocks."""
+        """The states of the kernels in the blocks."""
         model = model_of(target)
         _check_cover(self.blocks, model)
         states: list[Any] = []
@@ -144,7 +144,7 @@ class Gibbs(Kernel):
     def step(
         self, key: Array, state: GibbsState, target: LogDensity
     ) -> tuple[GibbsState, GibbsInfo]:
-        """All blocks in their order, or one of them."""
+        """Update all blocks in their order, or one of them."""
         updates = [partial(self._update, target, index) for index in range(len(self.blocks))]
         if self.scan == "random":
             key_choice, key_block = jax.random.split(key)
@@ -176,23 +176,23 @@ class Gibbs(Kernel):
             return state._replace(position=position), info
         restricted = Restricted(target, state.position, coordinates(model_of(target), names))
         inner = refreshed(update, state.states[index], restricted)
-        inner, told = update.step(key, inner, restricted)
+        inner, inner_info = update.step(key, inner, restricted)
         states = (*state.states[:index], inner, *state.states[index + 1 :])
         position = restricted.whole(inner.position)
-        acceptance = jnp.asarray(getattr(told, "acceptance", 1.0), position.dtype)
+        acceptance = jnp.asarray(getattr(inner_info, "acceptance", 1.0), position.dtype)
         info = GibbsInfo(
             acceptance,
-            jnp.asarray(getattr(told, "divergent", False)),
+            jnp.asarray(getattr(inner_info, "divergent", False)),
             jnp.zeros((), int),
             self._only(index, jnp.nan_to_num(acceptance)),
         )
         return GibbsState(position, states), info
 
     def _only(self, index: int, acceptance: Array) -> Array:
-        """The acceptance of one block, where the others are not updated."""
+        """The acceptance of one block; NaN for the others, which are not updated."""
         return jnp.full(len(self.blocks), jnp.nan, acceptance.dtype).at[index].set(acceptance)
 
-    # The warm-up tunes the kernels in the blocks, each to the acceptance that it wants.
+    # The warm-up tunes the kernels in the blocks, each to its own target acceptance.
 
     def _tunable_at(self) -> list[int]:
         return [
@@ -215,18 +215,18 @@ class Gibbs(Kernel):
 
     def tunable_acceptance(self, info: GibbsInfo) -> tuple[tuple[Array, Array], ...]:
         """Acceptance of each tunable block, and whether it was updated."""
-        told = info.block_acceptance
-        return tuple((told[index], ~jnp.isnan(told[index])) for index in self._tunable_at())
+        found = info.block_acceptance
+        return tuple((found[index], ~jnp.isnan(found[index])) for index in self._tunable_at())
 
     def rescale(self, variance: Array | float) -> Gibbs:
-        """Kernels for a target whose variances are this many times as large; conditionals stay."""
+        """Kernels for a target with variances larger by this factor; conditionals are unchanged."""
         blocks = {
             names: update.rescale(variance) if isinstance(update, Kernel) else update
             for names, update in self.blocks.items()
         }
         return replace(self, blocks=blocks)
 
-    # Kernels are pytrees and functions are static, so the mapping is taken apart into both.
+    # Kernels are pytrees and functions are static, so the mapping is split into both.
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Split into kernels and weights, and names and functions."""
@@ -237,7 +237,7 @@ class Gibbs(Kernel):
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], children: tuple[Any, ...]) -> Gibbs:
-        """Put it together again, unchecked: while tracing, its parts may be anything."""
+        """Rebuild it without checks: while tracing, its parts may be anything."""
         names, functions, scan = static
         kernels, weights = children
         pairs = zip(functions, kernels)

@@ -16,7 +16,7 @@ from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
 
 
 class HMCState(NamedTuple):
-    """Position, and the log density and its gradient there, or that of a guide."""
+    """Position, log density, and the gradient of the log density or of a guide."""
 
     position: Array
     log_density: Array
@@ -24,7 +24,7 @@ class HMCState(NamedTuple):
 
 
 def evaluate(position: Array, target: LogDensity, guide: LogDensity | None = None) -> HMCState:
-    """The state at a position; with a guide the gradient is its."""
+    """The state at a position; with a guide, the gradient is the guide's."""
     if guide is not None:
         return HMCState(position, target(position), jax.grad(guide)(position))
     log_density, gradient = jax.value_and_grad(target)(position)
@@ -32,14 +32,14 @@ def evaluate(position: Array, target: LogDensity, guide: LogDensity | None = Non
 
 
 class HMCInfo(NamedTuple):
-    """What one trajectory did.
+    """Facts about one trajectory.
 
     Attributes:
-        acceptance: probability of taking its end.
-        accepted: whether it was taken.
-        energy: H of where the chain is now, with the momentum that led there.
-        energy_error: of the trajectory, H_end - H_start.
-        divergent: whether the energy went up without bound.
+        acceptance: probability of accepting its end.
+        accepted: whether it was accepted.
+        energy: H at the new state of the chain, with the momentum there.
+        energy_error: H_end - H_start of the trajectory.
+        divergent: whether the energy error became too large.
     """
 
     acceptance: Array
@@ -49,7 +49,7 @@ class HMCInfo(NamedTuple):
     divergent: Array
 
 
-# Beyond this many nats of energy error the trajectory is called divergent, as in Stan.
+# A trajectory with a larger energy error (nats) is called divergent, as in Stan.
 DIVERGENCE = 1000.0
 
 
@@ -72,11 +72,11 @@ class HMC(Kernel):
 
     Args:
         step_size: length of a leapfrog step.
-        num_leapfrog: how many of them make a trajectory.
+        num_leapfrog: number of leapfrog steps of a trajectory.
         scale: the square root S of the inverse mass: one number, one for each coordinate, or a
             (Cholesky) matrix; a square root of the target's covariance is the best choice.
-        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to
-            1 + jitter, so that no trajectory's length stays a period of the target.
+        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to 1 +
+            jitter, so that the length of trajectories is not always a period of the target.
     """
 
     step_size: float | Array = 0.1
@@ -102,13 +102,13 @@ class HMC(Kernel):
         target: LogDensity,
         guide: LogDensity | None = None,
     ) -> tuple[HMCState, HMCInfo]:
-        """The step that follows from uniform numbers, one for each coordinate and one more.
+        """The step for given uniform numbers, one for each coordinate and one more.
 
-        Who moves many particles draws for all of them at once, which compiles much faster than
-        a key for each. A further number draws the jitter; without it there is none. With a guide
-        the trajectory follows its gradient, and so does the state; the target is asked only in the
-        accept test, which is then as exact as ever: leapfrog steps keep volumes and can be undone
-        whatever the gradient is of (Neal 2011, section 5).
+        A caller that moves many particles draws the numbers for all of them at once, which compiles
+        much faster than one key for each. One more number draws the jitter; without it there is no
+        jitter. With a guide, the trajectory and the state use the guide's gradient, and the target
+        is evaluated only in the accept test. The test is still exact: leapfrog steps preserve
+        volume and are reversible for any gradient (Neal 2011, section 5).
         """
         dimension = state.position.shape[0]
         momentum = standard_normal(uniform[:dimension])
@@ -137,5 +137,5 @@ class HMC(Kernel):
         return state, HMCInfo(probability, accepted, energy, error, error > DIVERGENCE)
 
     def rescale(self, variance: Array | float) -> HMC:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

@@ -23,8 +23,8 @@ from weighbridge.sampling.kernels.parts.proposals import (
 )
 from weighbridge.sampling.kernels.parts.scale import push
 
-# Fewer draws than coordinates give a covariance that is flat in some direction: it is widened as
-# if so many further draws had come, with this share of each coordinate's variance.
+# With fewer draws than coordinates the covariance is singular. It is regularised as if by this many
+# further draws, with this share of each coordinate's variance.
 EXTRA_DRAWS = 5.0
 SMALL_SHARE = 1e-3
 
@@ -32,15 +32,14 @@ SMALL_SHARE = 1e-3
 @partial(register_dataclass, data_fields=["mean", "scale"], meta_fields=["degrees"])
 @dataclass(frozen=True)
 class Independence(Kernel):
-    r"""Propose from one fixed distribution, accept by the ratio of importance weights.
+    r"""Propose from a fixed distribution, accept by the ratio of importance weights.
 
     .. math:: \theta' = m + S z, \qquad w(\theta) = f(\theta) / q(\theta), \qquad
               a = \min(1, w(\theta') / w(\theta))
 
-    with z from a multivariate Student-t or a standard normal. Where the weights are unbounded the
-    chain stays for long where they are large: a proposal must not have lighter tails than the
-    target, which is why the Student-t is the default. Tierney (1994), Annals of Statistics
-    22:1701-1728.
+    with z from a multivariate Student-t or a standard normal. If the weights are unbounded, the
+    chain gets stuck where they are large. Therefore a proposal must not have lighter tails than the
+    target, and the Student-t is the default. Tierney (1994), Annals of Statistics 22:1701-1728.
 
     Args:
         mean: centre m of the proposal, in unconstrained coordinates.
@@ -121,6 +120,6 @@ class Independence(Kernel):
         return hastings(point, proposed, uniform[-1], correction)
 
     def rescale(self, variance: Array | float) -> Independence:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         stretch = jnp.sqrt(variance)
         return replace(self, mean=self.mean * stretch, scale=self.scale * stretch)

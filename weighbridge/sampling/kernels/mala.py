@@ -17,7 +17,7 @@ from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
 
 
 class MALAInfo(NamedTuple):
-    """Acceptance probability of the proposal, whether it was taken, and divergence."""
+    """Acceptance probability of the proposal, whether it was accepted, and divergence."""
 
     acceptance: Array
     accepted: Array
@@ -27,14 +27,14 @@ class MALAInfo(NamedTuple):
 @partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
 class MALA(Kernel):
-    r"""Drift up the gradient with some noise, then accept or reject.
+    r"""Move along the gradient with added noise, then accept or reject.
 
     .. math::
         \theta' = \theta + \tfrac{\epsilon^2}{2} S S^\top \nabla \log f(\theta) + \epsilon S z,
         \quad z \sim N(0, I), \quad
         a = \min\Bigl(1, \frac{f(\theta') q(\theta | \theta')}{f(\theta) q(\theta' | \theta)}\Bigr)
 
-    The proposal is not symmetric. The noise that would lead back is
+    The proposal is not symmetric. The noise of the reverse move is
 
     .. math:: z' = -z - \tfrac\epsilon2 S^\top
               \bigl(\nabla \log f(\theta) + \nabla \log f(\theta')\bigr), \quad
@@ -44,7 +44,7 @@ class MALA(Kernel):
     Bernoulli 2:341-363; Roberts & Rosenthal (1998), JRSS B 60:255-268.
 
     Args:
-        step_size: standard deviation epsilon of the noise; the drift goes with its square.
+        step_size: standard deviation epsilon of the noise; the drift is proportional to its square.
         scale: one number, one for each coordinate, or a (Cholesky) matrix S; a square root of the
             target's covariance is the best choice.
 
@@ -74,10 +74,10 @@ class MALA(Kernel):
         )
         log_ratio = proposed.log_density - state.log_density
         log_ratio = log_ratio + 0.5 * jnp.sum(noise**2) - 0.5 * jnp.sum(back**2)
-        divergent = ~(log_ratio >= -DIVERGENCE)  # also where it is not a number
+        divergent = ~(log_ratio >= -DIVERGENCE)  # also true for NaN
         state, probability, accepted = metropolis_accept(uniform[-1], log_ratio, proposed, state)
         return state, MALAInfo(probability, accepted, divergent)
 
     def rescale(self, variance: Array | float) -> MALA:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

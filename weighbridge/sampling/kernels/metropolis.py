@@ -19,7 +19,7 @@ from weighbridge.sampling.kernels.parts.scale import push
 @partial(register_dataclass, data_fields=["step_size", "scale"], meta_fields=[])
 @dataclass(frozen=True)
 class Metropolis(Kernel):
-    r"""Propose a step at random, accept with probability min(1, f(theta') / f(theta)).
+    r"""Propose a random step, accept with probability min(1, f(theta') / f(theta)).
 
     .. math:: \theta' = \theta + s S z, \qquad z \sim N(0, I)
 
@@ -27,8 +27,8 @@ class Metropolis(Kernel):
 
     Args:
         step_size: standard deviation s of the proposal, one number or one per coordinate.
-        scale: one number, one for each coordinate, or a (Cholesky) matrix S; with a square root
-            of the target's covariance, s = 2.38 / sqrt(dimension) is about the best step size.
+        scale: one number, one for each coordinate, or a (Cholesky) matrix S; with a square root of
+            the target's covariance, s = 2.38 / sqrt(dimension) is about the best step size.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = Metropolis(2.0)
@@ -67,10 +67,10 @@ class Metropolis(Kernel):
         return replace(self, scale=scale)
 
     def tuned(self, info: MetropolisInfo, dimension: int) -> Metropolis:
-        """Longer steps where too many are accepted, shorter ones where too few are."""
+        """Longer steps if the acceptance is too high, shorter ones if it is too low."""
         step_size = tuned_step_size(self.step_size, info.acceptance, dimension, 100.0)
         return replace(self, step_size=step_size)
 
     def rescale(self, variance: Array | float) -> Metropolis:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

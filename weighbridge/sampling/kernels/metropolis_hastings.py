@@ -1,4 +1,4 @@
-"""Metropolis-Hastings with a proposal of the user's."""
+"""Metropolis-Hastings with a user's proposal."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from weighbridge.sampling.kernels.parts.proposals import key_from
 )
 @dataclass(frozen=True)
 class MetropolisHastings(Kernel):
-    r"""Propose by a function of your own, and accept with what its asymmetry asks for.
+    r"""Propose with your own function, and correct for its asymmetry in the accept test.
 
     .. math:: \theta' \sim q(\cdot | \theta), \qquad a = \min\Bigl(1,
               \frac{f(\theta') q(\theta | \theta')}{f(\theta) q(\theta' | \theta)}\Bigr)
 
-    Hastings (1970), Biometrika 57:97-109. Positions are unconstrained vectors, and so are what
-    the functions take and give. A proposal whose density is not a number, or zero where it was
-    just drawn, is rejected.
+    Hastings (1970), Biometrika 57:97-109. All positions are unconstrained vectors, including the
+    arguments and results of the functions. A proposal is rejected if its log density is NaN, or if
+    log_proposal gives density zero to a value that was just drawn.
 
     Args:
         propose: ``propose(key, position)``, a new position.
         log_proposal: ``log_proposal(to, given)``, the log density of proposing ``to`` at
             ``given``, up to a constant; None for a symmetric proposal.
-        unit: the length that the functions take for one; they see positions divided by it.
+        unit: the unit of length of the functions; they get positions divided by it.
 
     >>> import jax, jax.numpy as jnp
     >>> shrink = lambda key, u: 0.8 * u + jax.random.normal(key, u.shape)
@@ -87,8 +87,8 @@ class MetropolisHastings(Kernel):
         if self.log_proposal is not None:
             back = self._checked(self.log_proposal(here, there), (), "log_proposal")
             forth = self._checked(self.log_proposal(there, here), (), "log_proposal")
-            # A proposal that was drawn has a density: functions that deny it do not belong
-            # together, and an infinite ratio would accept anything.
+            # A drawn proposal has a positive density. If log_proposal gives zero, the two functions
+            # do not match, and an infinite ratio would accept anything.
             fits = jnp.isfinite(forth) & (back < jnp.inf)
             correction = jnp.where(fits, back - forth, -jnp.inf)
         return hastings(point, there * self.unit, uniform[2], correction)
@@ -102,5 +102,5 @@ class MetropolisHastings(Kernel):
         return array
 
     def rescale(self, variance: Array | float) -> MetropolisHastings:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, unit=self.unit * jnp.sqrt(variance))

@@ -1,4 +1,4 @@
-"""The no-U-turn sampler, and its cousin with the virial criterion."""
+"""The no-U-turn sampler, and its variant with the virial criterion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weighbridge.sampling.kernels.parts.u_turn import (
 
 
 class _Dynamic(Kernel):
-    """What kernels with trajectories of a length of their own share."""
+    """Base of kernels with trajectories of variable length."""
 
     step_size: float | Array
     scale: float | Array
@@ -70,18 +70,18 @@ class _Dynamic(Kernel):
 class NUTS(_Dynamic):
     r"""Follow Hamiltonian dynamics until the trajectory turns back, and choose a point of it.
 
-    The trajectory doubles, forwards or backwards in time at random, until its ends or those of
-    one of its halves turn back. A point of it is drawn with probability proportional to e^{-H},
-    later halves preferred. Hoffman & Gelman (2014), J. Mach. Learn. Res. 15:1593-1623; Betancourt
-    (2017), arXiv:1701.02434.
+    The trajectory doubles, forwards or backwards in time at random, until its ends or those of one
+    of its halves turn back. A point of it is drawn with probability proportional to e^{-H}, with a
+    preference for later halves. Hoffman & Gelman (2014), J. Mach. Learn. Res. 15:1593-1623;
+    Betancourt (2017), arXiv:1701.02434.
 
     Args:
         step_size: length of a leapfrog step; tuned by the warm-up of ``wb.sample``.
         scale: the square root S of the inverse mass, M^-1 = S S^T: one number, one for each
-            coordinate, or a (Cholesky) matrix; learned by the warm-up too.
-        max_depth: doublings at most.
-        criterion: "generalised" (by the summed momentum, with the checks across subtrees of
-            current Stan) or "classic" (by the distance of the ends).
+            coordinate, or a (Cholesky) matrix; also learned by the warm-up.
+        max_depth: largest number of doublings.
+        criterion: "generalised" (by the summed momentum, with the checks across subtrees of current
+            Stan) or "classic" (by the distance between the ends).
 
     >>> import jax, jax.numpy as jnp
     >>> density = lambda u: -0.5 * jnp.sum(u**2)
@@ -108,7 +108,7 @@ class NUTS(_Dynamic):
         return ClassicUTurn() if self.criterion == "classic" else GeneralisedUTurn()
 
     def rescale(self, variance: Array | float) -> NUTS:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))
 
 
@@ -121,13 +121,13 @@ class NUTS(_Dynamic):
 class XHMC(_Dynamic):
     r"""Exhaustive HMC: follow Hamiltonian dynamics until the mean of the virial is small.
 
-    Like ``NUTS``, with another end: see ``Virial``. Betancourt (2016), arXiv:1601.00225.
+    Like ``NUTS``, with another stopping rule: see ``Virial``. Betancourt (2016), arXiv:1601.00225.
 
     Args:
         step_size: length of a leapfrog step; tuned by the warm-up of ``wb.sample``.
         scale: the square root S of the inverse mass, as in ``NUTS``.
-        threshold: delta; a smaller one makes longer trajectories.
-        max_depth: doublings at most.
+        threshold: delta; a smaller value makes longer trajectories.
+        max_depth: largest number of doublings.
 
     >>> import jax, jax.numpy as jnp
     >>> density = lambda u: -0.5 * jnp.sum(u**2)
@@ -149,5 +149,5 @@ class XHMC(_Dynamic):
         return Virial(self.threshold)
 
     def rescale(self, variance: Array | float) -> XHMC:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

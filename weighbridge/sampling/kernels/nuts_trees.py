@@ -1,7 +1,7 @@
-"""Trajectories that double until a criterion says enough: the step that NUTS and XHMC share.
+"""Trajectories that double until a criterion stops them: the step shared by NUTS and XHMC.
 
-Without recursion: the subtrees that are complete wait on a stack, one of each size, as the digits
-of a binary counter, and a new point is merged with those that it completes.
+Without recursion: complete subtrees are kept on a stack, one of each size, like the digits of a
+binary counter. A new point is merged with the subtrees that it completes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from weighbridge.sampling.kernels.parts.accept import select, standard_normal
 from weighbridge.sampling.kernels.parts.scale import pull, push
 from weighbridge.sampling.kernels.parts.u_turn import Criterion, Node
 
-# A doubling takes a direction, a choice within the new half and one between the halves.
+# A doubling needs a direction, a choice within the new half and a choice between the halves.
 NUMBERS_A_DOUBLING = 3
 
 
 class TreeInfo(NamedTuple):
-    """What one trajectory did.
+    """Facts about one trajectory.
 
     Attributes:
         acceptance: mean over its points of min(1, e^{H_start - H}).
-        divergent: whether the energy went up without bound.
-        energy: of the point chosen, with its momentum.
-        tree_depth: doublings.
-        num_leapfrog: gradients.
+        divergent: whether the energy error became too large.
+        energy: energy of the chosen point, with its momentum.
+        tree_depth: number of doublings.
+        num_leapfrog: number of gradients.
     """
 
     acceptance: Array
@@ -40,7 +40,7 @@ class TreeInfo(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """How points follow each other."""
+    """The leapfrog dynamics of the points."""
 
     target: Any
     step_size: Any
@@ -57,16 +57,16 @@ class Dynamics(NamedTuple):
         log_density, gradient = jax.value_and_grad(self.target)(position)
         momentum = momentum + half * pull(self.scale, gradient)
         log_weight = log_density - 0.5 * jnp.sum(momentum**2)
-        # A density that is not a number is one of zero.
+        # A density that is NaN counts as zero.
         log_weight = jnp.where(jnp.isnan(log_weight), -jnp.inf, log_weight)
         return Node(position, displacement, momentum, log_density, gradient, log_weight)
 
 
 class Chosen(NamedTuple):
-    """A point drawn from a trajectory, with what the next step needs to know there.
+    """A point drawn from a trajectory, with what the next step needs.
 
-    Few arrays are quicker than many: the vectors are the position and the gradient, the numbers
-    the log weight and the log density.
+    Few arrays are faster than many: ``vectors`` are the position and the gradient, ``numbers`` the
+    log weight and the log density.
     """
 
     vectors: Array
@@ -74,7 +74,7 @@ class Chosen(NamedTuple):
 
 
 class Half(NamedTuple):
-    """A new half of a trajectory under way: points so far, and what they add up to."""
+    """A new half of a trajectory while it is built: its points so far, and their sums."""
 
     node: Node
     stack: Any
@@ -89,7 +89,7 @@ class Half(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A whole trajectory: its two ends, and what its points add up to."""
+    """A whole trajectory: its two ends, and the sums over its points."""
 
     first: Node
     last: Node
@@ -105,7 +105,7 @@ class Tree(NamedTuple):
 
 
 def num_uniform(dimension: int, max_depth: int) -> int:
-    """How many uniform numbers a step takes."""
+    """Number of uniform numbers of a step."""
     return dimension + NUMBERS_A_DOUBLING * max_depth
 
 
@@ -119,7 +119,7 @@ def grow(
     criterion: Criterion,
     max_depth: int,
 ) -> tuple[HMCState, TreeInfo]:
-    """Double a trajectory until the criterion says enough, and choose a point of it."""
+    """Double a trajectory until the criterion stops it, and choose a point of it."""
     dimension = state.position.shape[0]
     momentum = standard_normal(uniform[:dimension])
     numbers = uniform[dimension:].reshape(max_depth, NUMBERS_A_DOUBLING)
@@ -138,7 +138,7 @@ def grow(
     tree = Tree(
         first=node,
         last=node,
-        # Every place is written before it is read: one stack serves all doublings.
+        # Every entry is written before it is read, so one stack is enough for all doublings.
         stack=jax.tree_util.tree_map(
             lambda leaf: jnp.zeros((max_depth, *leaf.shape), leaf.dtype), record
         ),
@@ -176,7 +176,7 @@ def _double(
 ) -> Tree:
     """Add as many points again, before the first or after the last."""
     backwards = numbers[0] < 0.5
-    # Backwards in time is forwards with the momenta turned round.
+    # Backwards in time equals forwards with reversed momenta.
     edge = select(backwards, _turn(tree.first), tree.last)
     before = select(backwards, criterion.reverse(tree.record), tree.record)
     size = jnp.left_shift(1, tree.depth)
@@ -210,7 +210,7 @@ def _build(
     criterion: Criterion,
     log_weight_start: Array,
 ) -> Half:
-    """So many points after an edge, as long as no subtree of them says stop."""
+    """Add ``size`` points after an edge, unless one of their subtrees stops."""
     zero = jnp.zeros(())
     start = Half(
         node=edge,
@@ -229,7 +229,8 @@ def _build(
         node = dynamics.leapfrog(half.node)
         gain = node.log_weight - log_weight_start
         log_weight = jnp.logaddexp(half.log_weight, node.log_weight)
-        # One uniform number makes all choices: what is left of it after one is uniform again.
+        # One uniform number makes all choices: after a choice, its rescaled remainder is uniform
+        # again.
         share = jnp.exp(node.log_weight - log_weight)
         share = jnp.where(jnp.isnan(share), 0.0, share)
         taken = half.uniform < share
@@ -257,7 +258,7 @@ def _build(
 
 
 def _complete(stack: Any, leaf: Any, index: Array, criterion: Criterion) -> tuple[Any, Any, Array]:
-    """Merge a point with the subtrees that it completes; what is left waits on the stack."""
+    """Merge a point with the subtrees that it completes; the result is kept on the stack."""
 
     def is_complete(carry: tuple[Any, Array, Array]) -> Array:
         _, level, _ = carry

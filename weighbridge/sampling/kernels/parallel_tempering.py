@@ -1,4 +1,4 @@
-"""Parallel tempering: replicas at powers of the likelihood that exchange their places."""
+"""Parallel tempering: replicas at powers of the likelihood exchange their positions."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from weighbridge.sampling.kernels.parts.ladder import (
     widening,
 )
 
-# The first round of exchanges by which the powers are placed; each round is as long as all before.
+# Steps of the first round for placing the powers; each later round is as long as all before it.
 FIRST_ROUND = 32
-# A pair of powers counts as rejecting at least so often, so that no two powers fall together.
+# Lower bound on the rejection rate of a pair, so that two powers never coincide.
 LEAST_REJECTION = 1e-3
 
 
 class ParallelTemperingState(NamedTuple):
-    """The cold replica's position, all replicas from cold to hot, and what was learnt.
+    """The position at power 1, all replicas from cold to hot, and what was learned.
 
     Attributes:
-        position: of the replica at power 1.
+        position: position of the replica at power 1.
         replicas: states of the inner kernel, stacked.
-        log_likelihood: of each replica: what its power multiplies.
-        powers: of the replicas.
+        log_likelihood: log-likelihood of each replica, which its power multiplies.
+        powers: powers of the replicas.
         log_scale: log of the factor of the inner step size at each power.
         rejection: sum over this round of the rejection probability of each pair.
         round_steps: steps of this round.
-        from_hot: whether each replica has come from the hottest power.
-        round_trips: how often a replica has come from the hottest power to the target.
-        num_steps: made so far.
+        from_hot: whether each replica last came from the hottest power.
+        round_trips: how often a replica came from the hottest power to the target.
+        num_steps: number of steps so far.
     """
 
     position: Array
@@ -57,12 +57,12 @@ class ParallelTemperingState(NamedTuple):
 
 
 class ParallelTemperingInfo(NamedTuple):
-    """How the replicas moved and exchanged.
+    """Moves and exchanges of the replicas.
 
     Attributes:
-        acceptance: probability of the move of the cold replica.
-        replica_acceptance: the same for every replica.
-        swap_acceptance: probability of an exchange of each pair of neighbours, tried or not.
+        acceptance: acceptance probability of the cold replica.
+        replica_acceptance: acceptance probability of every replica.
+        swap_acceptance: exchange probability of each pair of neighbours, tried or not.
         round_trips: how often a replica has come from the hottest power to the target, so far.
     """
 
@@ -75,24 +75,24 @@ class ParallelTemperingInfo(NamedTuple):
 @partial(register_dataclass, data_fields=["kernel", "num_adapt"], meta_fields=["powers"])
 @dataclass(frozen=True)
 class ParallelTempering(OnLadder):
-    r"""Move replicas at several powers of the likelihood, and let neighbours exchange places.
+    r"""Move replicas at several powers of the likelihood, and let neighbours exchange positions.
 
     .. math:: f_k(\theta) = p(\theta) L(\theta)^{b_k}, \qquad
               a_{k,k+1} = \min\bigl(1, (L(\theta_{k+1}) / L(\theta_k))^{b_k - b_{k+1}} \bigr)
 
-    Hot replicas cross from mode to mode and hand on what they find. Even and odd pairs take turns,
-    without chance, so that replicas travel instead of diffusing. For a while the powers are placed
-    so that all pairs exchange equally often, and each power's step size is tuned; then all is
-    fixed, and the chain exact. Exchanges rarer than one in ten (``info.swap_acceptance``) ask for
-    more powers; no ``round_trips``, no crossing. Geyer (1991); Okabe et al. (2001), Chem. Phys.
-    Lett. 335:435-439; Syed, Bouchard-Cote, Deligiannidis & Doucet (2022), JRSS B 84:321-350,
-    algorithms 1 and 4.
+    Hot replicas move between modes and pass on what they find. Even and odd pairs alternate
+    deterministically, so that replicas travel instead of diffusing. During adaptation the powers
+    are placed so that all pairs exchange equally often, and the step size of each power is tuned;
+    then everything is fixed, and the chain is exact. If exchanges are rarer than one in ten
+    (``info.swap_acceptance``), use more powers. Without ``round_trips`` there is no exchange
+    between modes. Geyer (1991); Okabe et al. (2001), Chem. Phys. Lett. 335:435-439; Syed,
+    Bouchard-Cote, Deligiannidis & Doucet (2022), JRSS B 84:321-350, algorithms 1 and 4.
 
     Args:
-        kernel: moves each replica; its state must follow from its position.
-        powers: from 1 down to 0, the prior; for a target that is a plain function, to a small
-            power of all of it.
-        num_adapt: steps in which powers and step sizes are learnt; at most those of the warm-up.
+        kernel: moves each replica; its state must be a function of its position.
+        powers: decreasing from 1 to 0, the prior; for a target that is a plain function, to a small
+            positive power of the whole function.
+        num_adapt: steps in which powers and step sizes are learned; at most those of the warm-up.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = ParallelTempering(HMC(0.5, 5), powers=(1.0, 0.3, 0.1))
@@ -107,7 +107,7 @@ class ParallelTempering(OnLadder):
     num_adapt: int | Array = 500
 
     def init(self, position: Array, target: LogDensity) -> ParallelTemperingState:
-        """All replicas at one position."""
+        """All replicas at the same position."""
         check_lowest(target, self.powers)
         powers = jnp.asarray(self.powers, position.dtype)
         positions = jnp.broadcast_to(position, (len(self.powers), *position.shape))
@@ -169,17 +169,17 @@ class ParallelTempering(OnLadder):
     def _learn(
         self, state: ParallelTemperingState, acceptance: Array, probability: Array
     ) -> ParallelTemperingState:
-        """Tune step sizes at each step, and place the powers anew at the end of each round."""
+        """Tune step sizes at each step, and place the powers again at the end of each round."""
         adapting = state.num_steps < self.num_adapt
         gain = adapting * (1.0 + state.round_steps) ** -0.6
         steps, rejection = state.round_steps + 1, state.rejection + 1 - probability
         done = state.num_steps + 1
         ends = adapting & (done >= FIRST_ROUND) & (done & (done - 1) == 0)
-        # Equal parts of the barrier are equal rejections: algorithm 4 of Syed et al.
+        # Equal parts of the barrier give equal rejection rates: algorithm 4 of Syed et al.
         pairs = jnp.maximum(rejection / steps, LEAST_REJECTION)
         barrier = jnp.concatenate([jnp.zeros(1), jnp.cumsum(pairs)])
         parts = jnp.linspace(0.0, 1.0, len(self.powers)) * barrier[-1]
-        # Fourth roots are nearly as even as logarithms, and there is one of zero.
+        # Fourth roots are nearly as evenly spaced as logarithms, and are defined at zero.
         placed = jnp.interp(parts, barrier, state.powers**0.25) ** 4
         placed = placed.at[0].set(1.0).at[-1].set(state.powers[-1])
         return state._replace(
@@ -190,5 +190,5 @@ class ParallelTempering(OnLadder):
         )
 
     def rescale(self, variance: Array | float) -> ParallelTempering:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, kernel=self.kernel.rescale(variance))

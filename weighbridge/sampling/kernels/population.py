@@ -1,4 +1,4 @@
-"""Population Monte Carlo: importance sampling whose proposal learns from its draws."""
+"""Population Monte Carlo: importance sampling with a proposal that adapts to its draws."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weighbridge.sampling.kernels.parts.mixture import (
 
 
 class PopulationState(NamedTuple):
-    """The walkers, their log density, the evidence they gave, the proposal, and steps made."""
+    """The walkers, their log density and evidence estimate, the proposal, and the steps so far."""
 
     position: Array
     log_density: Array
@@ -43,10 +43,10 @@ class PopulationInfo(NamedTuple):
     """How well the proposal fits.
 
     Attributes:
-        acceptance: probability of taking the new population.
-        accepted: whether it was taken.
-        ess: effective draws of the new population, by their weights.
-        perplexity: exp(entropy of the weights) / walkers; 1 where proposal and target agree.
+        acceptance: probability of accepting the new population.
+        accepted: whether it was accepted.
+        ess: effective sample size of the new population, from its weights.
+        perplexity: exp(entropy of the weights) / walkers; 1 if proposal and target agree.
         log_evidence: log of the mean weight of the new population.
     """
 
@@ -64,30 +64,30 @@ class PopulationInfo(NamedTuple):
 )
 @dataclass(frozen=True)
 class PopulationMonteCarlo(Kernel):
-    r"""Draw walkers from a mixture, weigh them, fit the mixture to them, and resample.
+    r"""Draw walkers from a mixture, weight them, fit the mixture to them, and resample.
 
     .. math:: q(\theta) = \sum_d \alpha_d \, q_d(\theta), \quad w_i = f(\theta_i) / q(\theta_i),
               \quad \rho_d = \alpha_d q_d / q, \quad
               \alpha_d \leftarrow \sum_i \bar w_i \rho_d(\theta_i), \quad
               \mu_d \leftarrow \sum_i \bar w_i \rho_d(\theta_i) \theta_i / \alpha_d
 
-    and the covariances likewise: the components' shares of a draw are their probabilities, not the
-    one that it came from. One component does not learn: a Student-t over the first walkers, which
-    should therefore be spread wider than the target; modes beyond their reach are not found.
-    Weights are flattened while they are uneven, so that a first poor fit does not collapse. After
-    ``num_adapt`` steps the mixture is fixed, and a new population of mean weight Z' is taken
-    instead of the last one with probability min(1, Z' / Z), by which every walker is exactly
-    distributed as the target. It fits a few modes in up to ten or so dimensions; the perplexity
-    says how well. Cappe, Douc, Guillin, Marin & Robert (2008), Statistics and Computing 18:447-459;
-    Koblents & Miguez (2015), ibid. 25:407-425; Andrieu, Doucet & Holenstein (2010), JRSS B
-    72:269-342, section 4.2.
+    and the covariances likewise: a draw counts for each component with its probability, not only
+    for the component that it came from. One component is fixed: a Student-t over the first walkers.
+    The first walkers should therefore be spread wider than the target; modes outside their range
+    are not found. Uneven weights are flattened, so that a poor first fit does not collapse. After
+    ``num_adapt`` steps the mixture is fixed. A new population of mean weight Z' then replaces the
+    last one with probability min(1, Z' / Z), which makes every walker exactly distributed as the
+    target. It suits a few modes in up to about ten dimensions; the perplexity measures the fit.
+    Cappe, Douc, Guillin, Marin & Robert (2008), Statistics and Computing 18:447-459; Koblents &
+    Miguez (2015), ibid. 25:407-425; Andrieu, Doucet & Holenstein (2010), JRSS B 72:269-342, section
+    4.2.
 
     Args:
-        num_components: Gaussians, or Student-t distributions, of the proposal.
-        population: number of walkers; by default enough for the components to learn from.
-        degrees: of freedom of the components; None for Gaussians.
-        defensive: share of the component that does not learn.
-        num_adapt: steps in which the mixture learns; at most those of the warm-up.
+        num_components: number of Gaussians, or Student-t distributions, of the proposal.
+        population: number of walkers; by default enough to fit the components.
+        degrees: degrees of freedom of the components; None for Gaussians.
+        defensive: share of the fixed component.
+        num_adapt: number of steps in which the mixture adapts; at most those of the warm-up.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = PopulationMonteCarlo(num_components=2)
@@ -116,20 +116,20 @@ class PopulationMonteCarlo(Kernel):
                 raise MethodError(f"{name} must be a whole number of at least 1, not {value!r}.")
 
     def num_walkers(self, dimension: int) -> int:
-        """Twenty for each number of each component's mean, or the population that was asked for."""
+        """Twenty per coordinate of each component's mean, or the requested population."""
         return self.population or max(256, 20 * self.num_components * dimension)
 
     def init(self, position: Array, target: LogDensity) -> PopulationState:
         """Components on walkers that are far from each other, each as wide as all walkers."""
         mixture = spread_over(position, self.num_components, self.defensive)
-        # Overwritten by those of the first population.
+        # Overwritten by the statistics of the first population.
         nothing = jax.tree_util.tree_map(
             jnp.zeros_like, statistics_of(position, position[:, 0], mixture, self.degrees)
         )
         return PopulationState(
             position=position,
             log_density=_no_nan(jax.vmap(target)(position)),
-            # Below that of any population, so that the first is taken.
+            # Below that of any population, so that the first one is accepted.
             log_evidence=jnp.full((), np.finfo(position.dtype).min, position.dtype),
             mixture=mixture,
             statistics=nothing,
@@ -139,7 +139,7 @@ class PopulationMonteCarlo(Kernel):
     def step(
         self, key: Array, state: PopulationState, target: LogDensity
     ) -> tuple[PopulationState, PopulationInfo]:
-        """One population: drawn, weighed, learnt from, resampled."""
+        """One population: draw, weight, adapt, resample."""
         num, dimension = state.position.shape
         key_normal, key_uniform, key_resample = jax.random.split(key, 3)
         normal = jax.random.normal(key_normal, (num, dimension + num_squares(self.degrees)))
@@ -152,7 +152,7 @@ class PopulationMonteCarlo(Kernel):
 
         chosen = multinomial(key_resample, log_weight)
         adapting = state.num_steps < self.num_adapt
-        # A population of no weight at all is never taken.
+        # A population without any weight is never accepted.
         log_ratio = jnp.where(adapting, jnp.inf, log_evidence - state.log_evidence)
         log_ratio = jnp.where(jnp.isfinite(log_evidence), log_ratio, -jnp.inf)
         proposed = (position[chosen], log_density[chosen], log_evidence)
@@ -178,7 +178,7 @@ class PopulationMonteCarlo(Kernel):
         return state, info
 
     def rescale(self, variance: Array | float) -> PopulationMonteCarlo:
-        """The walkers carry the scale of the target."""
+        """Unchanged: the walkers have the scale of the target."""
         return self
 
 

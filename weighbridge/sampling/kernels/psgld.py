@@ -17,7 +17,7 @@ from weighbridge.sampling.kernels.sgld import SGLDInfo
 
 
 class PSGLDState(NamedTuple):
-    """Position, running mean of squared gradients, its slope, and how many steps were made."""
+    """Position, running mean of squared gradients, its slope, and number of steps made."""
 
     position: Array
     square: Array
@@ -32,7 +32,7 @@ class PSGLDState(NamedTuple):
 )
 @dataclass(frozen=True)
 class PSGLD(Kernel):
-    r"""SGLD with steps that follow the size of each coordinate's gradient (RMSprop).
+    r"""SGLD with step sizes adapted to the size of each coordinate's gradient (RMSprop).
 
     .. math::
         V \leftarrow \rho V + (1 - \rho) (\nabla \hat U)^2, \quad
@@ -40,32 +40,33 @@ class PSGLD(Kernel):
         \theta \leftarrow \theta - \epsilon (G \nabla \hat U - \Gamma) + \xi, \quad
         \xi \sim N\bigl(0, 2 (1 - \tfrac12 \hat\beta \epsilon G) \epsilon G \bigr)
 
-    With gamma the change of E[G | theta] with theta, a small step leaves the posterior invariant.
-    The paper drops it, and so does the default: each gradient in V changes little of it. But the
-    many of a slow chain were all taken nearby, and V follows theta after all. So without gamma a
-    smaller step at the same decay is *worse*: on a standard normal with exact gradients the
-    variance grows from 1 towards 2 as the step size falls, and gamma mends it
-    (``tests/sampling/test_psgld.py`` measures both). Mini-batch noise hides it.
+    Gamma is the derivative of E[G | theta] with respect to theta. With it, small steps leave the
+    posterior invariant. The paper drops it, and so does the default, because each single gradient
+    changes V only a little. But in a slow chain many gradients come from nearby positions, so V
+    does depend on theta. Without gamma, a smaller step at the same decay is therefore *worse*: on a
+    standard normal with exact gradients the variance grows from 1 towards 2 as the step size
+    decreases, and gamma corrects this (``tests/sampling/test_psgld.py`` measures both). Mini-batch
+    noise hides the effect.
 
-    ``correct_drift`` adds gamma. It carries the slope of V, of which the past is forgotten
-    as V's, and as fast again as the chain forgets where it was:
+    ``correct_drift`` adds gamma. It needs the slope W of V. The past of W decays as that of V does,
+    and in addition as fast as the chain forgets its position:
 
     .. math::
         \Gamma = -\frac{G^2 W}{2 \sqrt V}, \quad
         W \leftarrow \rho e^{-\epsilon G |\partial^2 U|} W
                      + 2 (1 - \rho) \nabla \hat U \, \partial^2 \hat U
 
-    (right for fast and for slow decay; only the diagonal of the Hessian enters). The derivative
-    of V by the latest gradient alone, which is the paper's gamma, is only the last term of W.
+    (correct for fast and for slow decay; only the diagonal of the Hessian enters). The paper's
+    gamma uses the derivative of V through the latest gradient alone; it is only the last term of W.
 
     Li, Chen, Carlson & Carin (2016), AAAI.
 
     Args:
-        step_size: epsilon, a number or a ``RobbinsMonro`` schedule. In units of a square root of
-            the target's variance: a coordinate of variance s^2 relaxes in about s / epsilon steps.
-        decay: rho, the weight of the past in V; 1 keeps V as it starts, which is SGLD.
+        step_size: epsilon, a number or a ``RobbinsMonro`` schedule, in units of the target's
+            standard deviation: a coordinate of variance s^2 relaxes in about s / epsilon steps.
+        decay: rho, the weight of the past in V; 1 keeps the initial V, which is SGLD.
         damping: lambda, which bounds G.
-        initial_square: V at the start, 1 over the variance that is expected.
+        initial_square: V at the start: 1 over the expected variance.
         gradient_noise: a fixed beta-hat, the variance of the gradient estimate.
         estimate_noise: estimate beta-hat from the spread of each mini-batch instead.
         correct_drift: add gamma, at the cost of a Hessian in every step.
@@ -92,7 +93,7 @@ class PSGLD(Kernel):
     uses_batches: ClassVar[bool] = True
 
     def init(self, position: Array, target: LogDensity) -> PSGLDState:
-        """Start at a position, with the squares as given."""
+        """Start at a position, with the given mean of squares."""
         zero = jnp.zeros_like(position)
         return PSGLDState(position, zero + self.initial_square, zero, jnp.zeros((), int))
 
@@ -113,14 +114,14 @@ class PSGLD(Kernel):
         position, slope = state.position + eta * gradient + noise, state.slope
         if self.correct_drift:
             curvature = jnp.diagonal(jax.hessian(batch_target)(state.position))
-            # Where the density is convex the past is not forgotten, but not amplified either.
+            # Where the log density is convex the past is neither forgotten nor amplified.
             kept = self.decay * jnp.exp(jnp.minimum(eta * curvature, 0.0))
             slope = kept * slope + 2 * (1 - self.decay) * gradient * curvature
             position = position - eta**2 / epsilon * slope / (2 * jnp.sqrt(square))
         return PSGLDState(position, square, slope, state.step + 1), SGLDInfo(clipped)
 
     def rescale(self, variance: Array | float) -> PSGLD:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         scale = jnp.sqrt(variance)
         return replace(
             self,

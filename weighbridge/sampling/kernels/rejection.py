@@ -26,13 +26,13 @@ from weighbridge.sampling.kernels.parts.scale import push
 
 
 class RejectionInfo(NamedTuple):
-    """How a draw was found.
+    """Facts about a draw.
 
     Attributes:
         acceptance: mean of f / (bound q) over the tries.
-        accepted: whether a draw was found; if not, the chain stays where it was.
-        tries: how many were made.
-        exceeded: whether the density went over its bound, so that draws are not exact.
+        accepted: whether a draw was found; if not, the chain does not move.
+        tries: number of tries.
+        exceeded: whether the density exceeded its bound, so that draws are not exact.
     """
 
     acceptance: Array
@@ -42,13 +42,13 @@ class RejectionInfo(NamedTuple):
 
 
 class Trying(NamedTuple):
-    """A draw under way.
+    """A draw in progress.
 
     Attributes:
-        point: where the chain is.
+        point: the current point of the chain.
         kernel: the proposal and its bound.
-        key: of all tries.
-        info: so far; the acceptance is a sum until the end.
+        key: key of all tries.
+        info: the info so far; the acceptance is a sum until the end.
     """
 
     point: Point
@@ -58,7 +58,7 @@ class Trying(NamedTuple):
 
     @property
     def wanted(self) -> Array:
-        """Until a draw is found, or too many were tried."""
+        """True until a draw is found, or there were too many tries."""
         return ~self.info.accepted & (self.info.tries < self.kernel.max_tries)
 
     def ask(self) -> Array:
@@ -86,7 +86,7 @@ class Trying(NamedTuple):
         return self._replace(point=point, info=info)
 
     def finish(self) -> tuple[Point, RejectionInfo]:
-        """The draw; the start where none was found, which leaves the target as invariant."""
+        """The draw; the start if none was found, which also leaves the target invariant."""
         mean = self.info.acceptance / jnp.maximum(self.info.tries, 1)
         return self.point, self.info._replace(acceptance=mean)
 
@@ -102,21 +102,21 @@ class Trying(NamedTuple):
 )
 @dataclass(frozen=True)
 class Rejection(Kernel):
-    r"""Draw from one fixed distribution until a draw falls under the target: exact, independent.
+    r"""Draw from a fixed distribution until a draw lies below the target: exact and independent.
 
     .. math:: \theta' = m + S z \sim q, \qquad
               \text{keep with probability } \frac{f(\theta')}{B q(\theta')}, \quad B \ge \max f / q
 
-    The density q is normalised, f is what the target gives. A draw costs about B / Z tries, with Z
-    the integral of f. Where f exceeds B q the draws are not exact, and ``exceeded`` says so; where
-    ``max_tries`` are not enough the chain stays, as ``accepted`` says. von Neumann (1951), Applied
-    Math Series 12:36-38.
+    The density q is normalised, f is the target. A draw needs about B / Z tries, where Z is the
+    integral of f. If f exceeds B q, the draws are not exact, and ``exceeded`` is true. If
+    ``max_tries`` are not enough, the chain does not move, and ``accepted`` is false. von Neumann
+    (1951), Applied Math Series 12:36-38.
 
     Args:
         mean: centre m of the proposal, in unconstrained coordinates.
         scale: one number, one for each coordinate, or a (Cholesky) matrix S.
         log_bound: log B.
-        max_tries: after so many the chain stays where it is.
+        max_tries: after this many tries the chain does not move.
         degrees: degrees of freedom of a Student-t proposal, a whole number; None for a normal.
 
     >>> import jax, jax.numpy as jnp
@@ -153,13 +153,13 @@ class Rejection(Kernel):
         return 2
 
     def begin(self, uniform: Array, point: Point) -> Trying:
-        """Before the first try."""
+        """The state before the first try."""
         none = jnp.zeros_like(point.log_density)
         info = RejectionInfo(none, none > 0, jnp.zeros(none.shape, int), none > 0)
         kernel = jax.tree_util.tree_map(jnp.asarray, self)
         return Trying(point, kernel, key_from(uniform), info)
 
     def rescale(self, variance: Array | float) -> Rejection:
-        """The kernel for a normalised target whose variances are this many times as large."""
+        """The kernel for a normalised target whose variances are larger by this factor."""
         stretch = jnp.sqrt(variance)
         return replace(self, mean=self.mean * stretch, scale=self.scale * stretch)

@@ -23,7 +23,7 @@ from weighbridge.sampling.kernels.sghmc import SGHMCInfo, SGHMCState, at_rest
 )
 @dataclass(frozen=True)
 class RiemannianSGHMC(Kernel):
-    r"""SGHMC in coordinates that follow the diagonal of the Fisher information.
+    r"""SGHMC with a metric from the diagonal of the Fisher information.
 
     .. math::
         v \leftarrow (1 - \alpha) v - \eta \bigl(S \nabla \hat U - \Gamma\bigr) + \xi, \quad
@@ -34,31 +34,32 @@ class RiemannianSGHMC(Kernel):
         S_i(\theta) = (\lambda_i + \beta_i(\theta))^{-1/2}, \qquad
         \Gamma_i = \partial S_i / \partial \theta_i
 
-    with beta the variance of the gradient over mini-batches. For n rows and batches of B it is
-    n / B times the diagonal of the (empirical) Fisher information: the target's rows tell
-    the metric's shape, and the noise its size, so that no coordinate is heated by more than
-    eta / (2 alpha), and with ``estimate_noise`` nothing is clipped up to eta = 2 alpha. Where
-    gradients are exact, beta is 0 and the metric is lambda's alone.
+    where beta is the variance of the gradient over mini-batches. For n rows and batches of B rows
+    it is n / B times the diagonal of the (empirical) Fisher information: the rows determine the
+    shape of the metric, and the noise its size. Therefore no coordinate is heated by more than eta
+    / (2 alpha), and with ``estimate_noise`` nothing is clipped up to eta = 2 alpha. For exact
+    gradients beta is 0, and the metric depends on lambda only.
 
-    In the recipe of the paper the velocity has covariance eta whatever theta is, the curl matrix
-    is S and the friction constant. All that the metric's dependence on theta asks for is then
-    gamma: without it the density is wrong by a factor 1 / S. Gamma belongs to the very function S
-    that makes the step. So the metric is not averaged over past positions (such an average depends
-    on theta through the path, as nobody's derivative says), and it comes from one mini-batch, that
-    of the target as given, and not from the fresh ones of the gradients, whose noise would then be
-    correlated with it. Gamma comes by one derivative along a random direction of signs z, as
-    z (dS z), whose mean is the diagonal that is wanted. The position moves by the metric half way,
-    to first order: with that of the start it would be shifted at first order in sqrt(eta).
+    In the paper's recipe the velocity has covariance eta for every theta, the curl matrix is S, and
+    the friction is constant. The only correction for the metric's dependence on theta is then
+    Gamma: without it the density is wrong by a factor 1 / S. Gamma must be the derivative of
+    exactly the function S that makes the step. So the metric is not averaged over past positions:
+    such an average depends on theta through the path, and its derivative is unknown. The metric
+    comes from one mini-batch, that of the target as given, and not from the fresh batches of the
+    gradients, whose noise would be correlated with it. Gamma is computed from one derivative along
+    a random direction of signs z, as z (dS z), whose mean is the required diagonal. The position
+    moves with the metric at the midpoint, to first order: with the metric at the start it would be
+    shifted at first order in sqrt(eta).
 
-    Ma, Chen & Fox (2015), NeurIPS. (The paper has the friction G^-1; any will do.)
+    Ma, Chen & Fox (2015), NeurIPS. (The paper uses the friction G^-1; any friction is valid.)
 
     Args:
-        step_size: the learning rate eta, where the metric is 1, or a ``RobbinsMonro`` schedule.
+        step_size: the learning rate eta for a metric of 1, or a ``RobbinsMonro`` schedule.
         friction: the momentum decay alpha, in (0, 1].
-        damping: lambda, what the metric is without noise, one number or one for each coordinate:
-            with 1, and exact gradients, the move is SGHMC.
+        damping: lambda, which is the metric without noise, one number or one for each coordinate;
+            with lambda = 1 and exact gradients the move is SGHMC.
         gradient_noise: a fixed beta-hat.
-        estimate_noise: take the metric's beta for beta-hat.
+        estimate_noise: use the metric's beta as beta-hat.
 
     >>> import numpyro.distributions as dist
     >>> from weighbridge.models.model import Model
@@ -103,13 +104,13 @@ class RiemannianSGHMC(Kernel):
         spread_first = jnp.where(state.step == 0, keep**2 * eta, 0.0)
         velocity = keep * state.velocity + eta * scale * (gradient + signs * change(signs))
         velocity = velocity + jnp.sqrt(variance + spread_first) * normal
-        # As in SGHMC: the free Euler scheme settles at velocity variance eta / (1 - alpha / 2).
+        # As in SGHMC: without forces the stationary velocity variance is eta / (1 - alpha / 2).
         temperature = jnp.mean(velocity**2) * (1 - self.friction / 2) / eta
         move = scale * velocity
-        # The metric half way; the hyperbolic tangent keeps a change that is too large in bounds.
+        # The metric at the midpoint; the hyperbolic tangent limits changes that are too large.
         position = state.position + move * (1 + jnp.tanh(change(move) / 2))
         return SGHMCState(position, velocity, state.step + 1), SGHMCInfo(temperature, clipped)
 
     def rescale(self, variance: Array | float) -> RiemannianSGHMC:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, damping=self.damping / variance)

@@ -16,7 +16,7 @@ from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_
 
 
 class SGHMCState(NamedTuple):
-    """Position, velocity, and how many steps were made."""
+    """Position, velocity, and number of steps made."""
 
     position: Array
     velocity: Array
@@ -24,12 +24,12 @@ class SGHMCState(NamedTuple):
 
 
 def at_rest(position: Array) -> SGHMCState:
-    """Before the first step, which draws the velocity."""
+    """The state before the first step, which draws the velocity."""
     return SGHMCState(position, jnp.zeros_like(position), jnp.zeros((), int))
 
 
 class SGHMCInfo(NamedTuple):
-    """Kinetic temperature (1 if nothing heats), and whether the noise had to be clipped."""
+    """Kinetic temperature (1 without heating), and whether the injected noise was clipped."""
 
     temperature: Array
     noise_clipped: Array
@@ -49,19 +49,19 @@ class SGHMC(Kernel):
         \theta \leftarrow \theta + v, \quad
         \xi \sim N\bigl(0, 2 (\alpha - \tfrac12 \hat\beta \eta) \eta \bigr)
 
-    with beta-hat an estimate of Var[grad U-hat]; the velocity starts from N(0, eta). The move
-    is not adjusted: it samples a density that is hotter than the target by the gradient noise
-    that beta-hat does not account for, and distorted at second order in the step.
+    where beta-hat is an estimate of Var[grad U-hat]; the velocity starts from N(0, eta). The move
+    is not adjusted: it samples a density that is hotter than the target, by the gradient noise that
+    beta-hat does not account for, and distorted at second order in the step.
 
-    Chen, Fox & Guestrin (2014), ICML; Cameron, Eggers & Kroon (2019), Entropy 21:1109. (The
-    latter prints the noise variance without the half, which would take off twice the noise
-    there is.)
+    Chen, Fox & Guestrin (2014), ICML; Cameron, Eggers & Kroon (2019), Entropy 21:1109. (The latter
+    prints the noise variance without the factor 1/2, which would subtract twice the actual gradient
+    noise.)
 
     Args:
         step_size: the learning rate eta, a number or a ``RobbinsMonro`` schedule.
         friction: the momentum decay alpha, in (0, 1].
         gradient_noise: a fixed beta-hat.
-        resample_every: draw a new velocity every so many steps; 0 draws only the first.
+        resample_every: draw a new velocity every this many steps; 0 draws only the first.
         estimate_noise: estimate beta-hat from the spread of each mini-batch instead.
     """
 
@@ -90,16 +90,17 @@ class SGHMC(Kernel):
         if self.estimate_noise:
             beta = batch_target.gradient_variance(state.position)
         variance, clipped = injected_variance(self.friction, beta, eta)
-        # A new velocity N(0, eta) and the injected noise are both normal: one draw is their sum.
+        # A new velocity N(0, eta) and the injected noise are both normal, so one draw is their sum.
         keep = 1 - self.friction
         velocity = keep * jnp.where(renew, 0.0, state.velocity) + eta * gradient
         spread = jnp.sqrt(variance + jnp.where(renew, keep**2 * eta, 0.0))
         velocity = velocity + spread * jax.random.normal(key, state.position.shape)
-        # The free Euler scheme settles at velocity variance eta / (1 - alpha / 2).
+        # Without forces the Euler scheme has the stationary velocity variance eta / (1 - alpha /
+        # 2).
         temperature = jnp.mean(velocity**2) * (1 - self.friction / 2) / eta
         position = state.position + velocity
         return SGHMCState(position, velocity, state.step + 1), SGHMCInfo(temperature, clipped)
 
     def rescale(self, variance: Array | float) -> SGHMC:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * variance)

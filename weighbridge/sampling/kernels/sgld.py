@@ -16,14 +16,14 @@ from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_
 
 
 class SGLDState(NamedTuple):
-    """Position, and how many steps were made."""
+    """Position, and number of steps made."""
 
     position: Array
     step: Array
 
 
 class SGLDInfo(NamedTuple):
-    """Whether the gradient noise exceeded the noise to inject, which was clipped at zero."""
+    """Whether the gradient noise exceeded the noise to inject, which was then clipped at zero."""
 
     noise_clipped: Array
 
@@ -72,5 +72,5 @@ class SGLD(Kernel):
         return SGLDState(position, state.step + 1), SGLDInfo(clipped)
 
     def rescale(self, variance: Array | float) -> SGLD:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * variance)

@@ -15,7 +15,7 @@ from weighbridge.sampling.kernels.parts.schedule import RobbinsMonro, step_size_
 
 
 class SGNHTState(NamedTuple):
-    """Position, velocity, friction as the thermostat sets it, and how many steps were made."""
+    """Position, velocity, friction set by the thermostat, and number of steps made."""
 
     position: Array
     velocity: Array
@@ -24,7 +24,7 @@ class SGNHTState(NamedTuple):
 
 
 class SGNHTInfo(NamedTuple):
-    """Kinetic temperature (1 once the thermostat has settled), and the mean friction it uses."""
+    """Kinetic temperature (1 once the thermostat has settled), and the mean friction in use."""
 
     temperature: Array
     thermostat: Array
@@ -37,7 +37,7 @@ class SGNHTInfo(NamedTuple):
 )
 @dataclass(frozen=True)
 class SGNHT(Kernel):
-    r"""SGHMC whose friction rises until the gradient noise, however large, heats no more.
+    r"""SGHMC with a friction that rises until it balances the gradient noise, however large.
 
     .. math::
         v \leftarrow (1 - \zeta) v - \eta \nabla \hat U(\theta) + \xi, \quad
@@ -45,25 +45,25 @@ class SGNHT(Kernel):
         \zeta \leftarrow \zeta + c \bigl((1 - \tfrac12 \zeta) \overline{v^2} / \eta - 1\bigr), \quad
         \xi \sim N(0, 2 \alpha \eta)
 
-    The thermostat zeta starts at alpha and ends near alpha + beta eta / 2, with beta the variance
-    of the gradient estimate, which need not be known: it is absorbed, so long as it is the same
-    everywhere, and small enough that zeta stays below 1, where it is cut off. In the long run
-    zeta is spread about its mean with variance c (c / dimension if there is one for all).
+    The thermostat zeta starts at alpha and ends near alpha + beta eta / 2, where beta is the
+    variance of the gradient estimate. Beta need not be known: its effect is absorbed if it is the
+    same everywhere, and small enough that zeta stays below 1, its upper limit. In the long run zeta
+    varies about its mean with variance c (c / dimension if there is one thermostat for all).
 
-    The paper has c = eta. Here it is a number without unit, so that a rescaled kernel makes the
-    rescaled move; and the temperature has SGHMC's factor 1 - zeta / 2, without which the velocity
-    has the right variance but the position one too small by that factor.
+    In the paper c = eta. Here it has no unit, so that a rescaled kernel makes the rescaled move.
+    The temperature has SGHMC's factor 1 - zeta / 2; without it the velocity has the right variance,
+    but the variance of the position is too small by that factor.
 
     Ding, Fang, Babbush, Chen, Skeel & Neven (2014), NeurIPS; Gan, Chen, Henao, Carlson & Carin
     (2015), ICML, for one thermostat per coordinate.
 
     Args:
         step_size: the learning rate eta, a number or a ``RobbinsMonro`` schedule.
-        friction: alpha, in (0, 1]; what is injected, and where the thermostat starts.
-        rate: c, how fast the thermostat reacts; about friction / rate steps bring it there.
-        gradient_noise: a guess of beta, to start the thermostat where it will end.
-        per_coordinate: a thermostat for each coordinate, where their noise differs.
-        estimate_noise: guess beta from the mini-batch that the target has at the start.
+        friction: alpha, in (0, 1]; the injected friction, and the start of the thermostat.
+        rate: c, how fast the thermostat reacts; it needs about friction / rate steps to settle.
+        gradient_noise: a guess of beta, to start the thermostat near its final value.
+        per_coordinate: use one thermostat per coordinate, if their noise differs.
+        estimate_noise: estimate beta from the target's mini-batch at the start.
 
     >>> import numpyro.distributions as dist
     >>> from weighbridge.models.model import Model
@@ -102,7 +102,8 @@ class SGNHT(Kernel):
         eta = step_size_at(self.step_size, state.step)
         gradient = jax.grad(target.subsample(state.step))(state.position)
         keep = 1 - state.thermostat
-        # A first velocity N(0, eta) and the injected noise are both normal: one draw is their sum.
+        # A first velocity N(0, eta) and the injected noise are both normal, so one draw is their
+        # sum.
         variance = 2 * self.friction * eta + jnp.where(state.step == 0, keep**2 * eta, 0.0)
         noise = jnp.sqrt(variance) * jax.random.normal(key, state.position.shape)
         velocity = keep * state.velocity + eta * gradient + noise
@@ -110,11 +111,11 @@ class SGNHT(Kernel):
         temperature = (1 - state.thermostat / 2) * velocity**2 / eta
         mean = jnp.mean(temperature)
         excess = (temperature if self.per_coordinate else mean) - 1
-        # Beyond 1 the velocity would change its sign in every step, and grow.
+        # Above 1 the velocity would change its sign in every step, and grow.
         thermostat = jnp.minimum(state.thermostat + self.rate * excess, 1.0)
         info = SGNHTInfo(mean, jnp.mean(thermostat))
         return SGNHTState(position, velocity, thermostat, state.step + 1), info
 
     def rescale(self, variance: Array | float) -> SGNHT:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * variance)

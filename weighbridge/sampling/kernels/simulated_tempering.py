@@ -1,4 +1,4 @@
-"""Simulated tempering: one walker whose power of the likelihood moves too."""
+"""Simulated tempering: one walker that also moves between powers of the likelihood."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from weighbridge.sampling.kernels.parts.ladder import (
 
 
 class Learnt(NamedTuple):
-    """What is learnt of each power.
+    """What is learned for each power.
 
     Attributes:
         log_normaliser: log of the integral of each tempered density, up to a constant.
-        log_likelihood: its mean, while powers are first explored.
+        log_likelihood: mean log-likelihood, during the first exploration of the powers.
         log_scale: log of the factor of the inner step size.
-        visits: moves made at each power.
-        draws: moves by which the normalisers were learnt.
+        visits: number of moves at each power.
+        draws: number of moves from which the normalisers were learned.
     """
 
     log_normaliser: Array
@@ -44,7 +44,7 @@ class Learnt(NamedTuple):
 
 
 class SimulatedTemperingState(NamedTuple):
-    """A position at power 1, the log-likelihood there, what was learnt, and steps made."""
+    """A position at power 1, the log-likelihood there, what was learned, and the steps so far."""
 
     position: Array
     log_likelihood: Array
@@ -53,13 +53,13 @@ class SimulatedTemperingState(NamedTuple):
 
 
 class SimulatedTemperingInfo(NamedTuple):
-    """What an excursion was like.
+    """Facts about an excursion.
 
     Attributes:
-        acceptance: mean probability of the moves on the way.
-        num_moves: how many they were.
-        hottest: index of the smallest power on the way.
-        returned: whether it came back to power 1; one that did not was undone.
+        acceptance: mean acceptance probability of its moves.
+        num_moves: number of its moves.
+        hottest: index of its smallest power.
+        returned: whether it came back to power 1; otherwise it was undone.
     """
 
     acceptance: Array
@@ -69,7 +69,7 @@ class SimulatedTemperingInfo(NamedTuple):
 
 
 class Excursion(NamedTuple):
-    """A walker on its way: where it is, what it learns, and what is told of it."""
+    """An excursion in progress: its position, what it learns, and its info."""
 
     position: Array
     log_likelihood: Array
@@ -84,29 +84,30 @@ class Excursion(NamedTuple):
 )
 @dataclass(frozen=True)
 class SimulatedTempering(OnLadder):
-    r"""Walk through positions and powers of the likelihood, from one visit of power 1 to the next.
+    r"""Walk through positions and powers of the likelihood, from one visit to power 1 to the next.
 
     .. math:: f(\theta, k) = p(\theta) L(\theta)^{b_k} / z_k, \qquad
               P(k | \theta) \propto L(\theta)^{b_k} / z_k
 
-    A power is drawn given the position, the position moved at that power, and a power drawn again,
-    until it is 1: that is one step, so every draw counts. A chain that is seen only where it
-    visits a set has there the distribution it should have. An excursion that is too long is undone,
-    which is exact too as long as the inner kernel is reversible: the way back is as long.
+    Draw a power given the position, move the position at that power, and draw a power again, until
+    it is 1. This is one step, so every draw counts. A Markov chain observed only during its visits
+    to a set has the correct conditional distribution on that set. An excursion that is too long is
+    undone. This is exact too if the inner kernel is reversible, because the way back has the same
+    length.
 
-    All powers are visited equally often if z_k is the integral of the density at power k. That is
-    learnt: first the ladder is gone through up and down, and the mean log-likelihood at its powers
-    integrated; then by stochastic approximation with vanishing steps; then it is fixed.
-    Marinari & Parisi (1992), Europhys. Lett. 19:451-458; Park & Pande (2007), Phys. Rev. E
-    76:016703; Tan (2017), J. Comp. Graph. Stat. 26:54-65.
+    All powers are visited equally often if z_k is the integral of the density at power k. The z_k
+    are learned: first the walker goes up and down the ladder, and the mean log-likelihood is
+    integrated over the powers; then by stochastic approximation with decreasing gains; then they
+    are fixed. Marinari & Parisi (1992), Europhys. Lett. 19:451-458; Park & Pande (2007), Phys. Rev.
+    E 76:016703; Tan (2017), J. Comp. Graph. Stat. 26:54-65.
 
     Args:
-        kernel: moves the position; its state must follow from its position.
-        powers: from 1 down to 0, the prior; for a target that is a plain function, to a small
-            power of all of it.
-        num_adapt: steps in which the z_k and step sizes are learnt; at most those of the warm-up.
+        kernel: moves the position; its state must be a function of its position.
+        powers: decreasing from 1 to 0, the prior; for a target that is a plain function, to a small
+            positive power of the whole function.
+        num_adapt: steps in which the z_k and step sizes are learned; at most those of the warm-up.
         max_moves: an excursion of more moves is undone.
-        log_normalisers: log z_k to begin with, if they are known.
+        log_normalisers: initial log z_k, if they are known.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = SimulatedTempering(HMC(0.5, 5), powers=(1.0, 0.3, 0.1))
@@ -141,7 +142,7 @@ class SimulatedTempering(OnLadder):
     def step(
         self, key: Array, state: SimulatedTemperingState, target: LogDensity
     ) -> tuple[SimulatedTemperingState, SimulatedTemperingInfo]:
-        """One excursion, from power 1 back to it."""
+        """One excursion from power 1 back to power 1."""
         num = len(self.powers)
         powers = jnp.asarray(self.powers, state.position.dtype)
         # Up the ladder and down again.
@@ -196,16 +197,16 @@ class SimulatedTempering(OnLadder):
         adapting: Array,
         exploring: Array,
     ) -> Learnt:
-        """Normalisers and step sizes after a move at one power."""
+        """Update normalisers and step sizes after a move at one power."""
         visits = learnt.visits.at[index].add(1)
         gain = adapting * (1.0 * visits[index]) ** -0.6
         log_scale = tuned(self.kernel, learnt.log_scale[index], acceptance, gain)
-        # Forgets the beginning, when the walker is far from where it belongs.
+        # Forget the beginning, when the walker is still far from the typical positions.
         share = jnp.where(jnp.isfinite(likelihood), jnp.maximum(1 / visits[index], 0.05), 0.0)
         finite = jnp.where(jnp.isfinite(likelihood), likelihood, 0.0)
         mean = learnt.log_likelihood[index]
         means = learnt.log_likelihood.at[index].set(mean + share * (finite - mean))
-        # The derivative of log z by the power is the mean log-likelihood.
+        # The derivative of log z with respect to the power is the mean log-likelihood.
         areas = (powers[:-1] - powers[1:]) * (means[:-1] + means[1:]) / 2
         explored = jnp.append(jnp.cumsum(areas[::-1])[::-1], 0.0)
 
@@ -224,13 +225,13 @@ class SimulatedTempering(OnLadder):
         )
 
     def rescale(self, variance: Array | float) -> SimulatedTempering:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, kernel=self.kernel.rescale(variance))
 
 
 def _log_probability(powers: Array, learnt: Learnt, likelihood: Array) -> Array:
     """Log probability of each power given the position, up to a constant."""
-    # Where the likelihood is zero only the prior is possible, whose 0 * -inf would be no number.
+    # If the likelihood is zero only the prior is possible; 0 * -inf would be NaN.
     weighed = jnp.where(powers > 0, powers * likelihood, 0.0)
     return jnp.where(jnp.isnan(weighed), -jnp.inf, weighed) - learnt.log_normaliser
 

@@ -15,14 +15,15 @@ from weighbridge.sampling.kernels.parts.accept import select, standard_normal
 from weighbridge.sampling.kernels.parts.dialogue import Point, step_alone
 from weighbridge.sampling.kernels.parts.scale import push
 
-# What a move does next.
+# The phases of a move.
 LEFT, RIGHT, SHRINK, OVER = range(4)
-# A bracket shrinks by a third or more at each attempt: after so many it is 10^-6 of its width.
+# Each attempt shrinks the bracket by at least a quarter on average, so that after this many it is
+# about 10^-5 of its width or less.
 MAX_CONTRACTIONS = 40
 
 
 class SliceInfo(NamedTuple):
-    """Whether a point of the slice was found, and how often the bracket was changed for it."""
+    """Whether a point of the slice was found, and how often the bracket was changed."""
 
     acceptance: Array
     expansions: Array
@@ -30,17 +31,17 @@ class SliceInfo(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """A move under way; places on the line are in units of the direction, from the start.
+    """A move in progress; places on the line are in units of the direction, from the start.
 
     Attributes:
-        point: where the particle is.
-        direction: of the line, with the length of a first bracket.
+        point: the current point.
+        direction: direction of the line, with the length of the first bracket.
         level: log height of the slice.
         left, right: ends of the bracket.
-        left_steps, right_steps: by how many widths each may still grow.
+        left_steps, right_steps: by how many widths each end may still grow.
         uniform: numbers for the attempts.
         phase: LEFT, RIGHT, SHRINK or OVER.
-        info: counts so far.
+        info: the counts so far.
     """
 
     point: Point
@@ -56,7 +57,7 @@ class Bracket(NamedTuple):
 
     @property
     def wanted(self) -> Array:
-        """Until a point of the slice is found."""
+        """True until a point of the slice is found."""
         return self.phase < OVER
 
     def ask(self) -> Array:
@@ -64,8 +65,8 @@ class Bracket(NamedTuple):
         return self.point.position + self._place() * self.direction
 
     def tell(self, told: Point) -> Bracket:
-        """Grow the bracket, shrink it, or end on the point."""
-        inside = told.log_density > self.level  # no: also where it is not a number
+        """Grow the bracket, shrink it, or end at the point."""
+        inside = told.log_density > self.level  # false also for NaN
         place, info = self._place(), self.info
         grows_left, grows_right = (self.phase == LEFT) & inside, (self.phase == RIGHT) & inside
         found = (self.phase == SHRINK) & inside
@@ -93,7 +94,7 @@ class Bracket(NamedTuple):
         )
 
     def finish(self) -> tuple[Point, SliceInfo]:
-        """The point found; the start where none was, which is as reversible."""
+        """The point found; the start if there was none, which is also reversible."""
         return self.point, self.info
 
     def _place(self) -> Array:
@@ -104,7 +105,7 @@ class Bracket(NamedTuple):
 
 
 def _skip(phase: Array, left_steps: Array, right_steps: Array) -> Array:
-    """Go past an end that may not grow any more."""
+    """Skip an end that may not grow any more."""
     phase = jnp.where((phase == LEFT) & (left_steps <= 0), RIGHT, phase)
     return jnp.where((phase == RIGHT) & (right_steps <= 0), SHRINK, phase)
 
@@ -116,20 +117,19 @@ def _skip(phase: Array, left_steps: Array, right_steps: Array) -> Array:
 )
 @dataclass(frozen=True)
 class Slice(Kernel):
-    r"""Draw a height under the density, then a point of the line at which it is higher.
+    r"""Draw a height under the density, then a point on a line at which the density is higher.
 
     .. math:: y \sim U(0, f(\theta)), \qquad \theta' \sim U\{\theta + t d : f(\theta + t d) > y\}
 
-    The slice is found by stepping out from a bracket of one width, at most to a limit, and
-    shrinking it at each point that is not in the slice. There is nothing to accept, and a poor
-    width costs evaluations, not correctness. Neal (2003), Annals of Statistics 31:705-767,
-    figures 3 and 5.
+    The slice is found by stepping out from a bracket of one width, up to a limit, and shrinking it
+    at each point that is not in the slice. There is no accept test, and a poor width costs
+    evaluations, not correctness. Neal (2003), Annals of Statistics 31:705-767, figures 3 and 5.
 
     Args:
         step_size: width of the first bracket.
         scale: one number, one for each coordinate, or a (Cholesky) matrix S; lines go along S v.
-        max_expansions: the bracket grows to at most one more than so many widths.
-        along: "directions" for v drawn from the unit sphere, "coordinates" for one of its axes.
+        max_expansions: the bracket grows to at most this many widths plus one.
+        along: "directions" for v drawn from the unit sphere, "coordinates" for one of the axes.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = Slice(2.0)
@@ -165,7 +165,7 @@ class Slice(Kernel):
     def begin(self, uniform: Array, point: Point) -> Bracket:
         """Choose the line and the height, and place the bracket."""
         dimension = point.position.shape[0]
-        # Uniforms are multiples of 2^-53 below one: the middle of the step avoids the ends.
+        # Uniforms are multiples of 2^-53 below one; adding half a step avoids 0 and 1.
         height, offset, share = uniform[dimension : dimension + 3] + 2.0**-54
         direction = self.step_size * push(self.scale, self._unit(uniform[:dimension]))
         left_steps = jnp.floor(share * (self.max_expansions + 1.0))
@@ -203,5 +203,5 @@ class Slice(Kernel):
         return replace(self, step_size=jnp.clip(self.step_size * jnp.exp(share - 0.5), 1e-4, 100.0))
 
     def rescale(self, variance: Array | float) -> Slice:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

@@ -19,14 +19,14 @@ from weighbridge.sampling.kernels.parts.proposals import key_from
 
 
 class WindowedHMCInfo(NamedTuple):
-    """What happened on a trajectory.
+    """Facts about a trajectory.
 
     Attributes:
-        acceptance: mean of min(1, exp(H_start - H)) over the trajectory; what a step size is tuned
-            by, for the choice itself may always move.
-        accepted: whether another state than the start was chosen.
-        energy: H of the state chosen.
-        divergent: whether the energy went astray on the trajectory.
+        acceptance: mean of min(1, exp(H_start - H)) over the trajectory; used to tune the step
+            size, because the choice itself may always move.
+        accepted: whether a state other than the start was chosen.
+        energy: H of the chosen state.
+        divergent: whether the energy error became too large on the trajectory.
     """
 
     acceptance: Array
@@ -36,7 +36,7 @@ class WindowedHMCInfo(NamedTuple):
 
 
 class WindowSoFar(NamedTuple):
-    """States of a window seen so far: log of their total weight, and the one chosen of them."""
+    """States of a window so far: log of their total weight, and the one chosen among them."""
 
     log_weight: Array
     score: Array
@@ -45,7 +45,7 @@ class WindowSoFar(NamedTuple):
     state: HMCState
 
     def enter(self, seen: WindowSoFar, inside: Array) -> WindowSoFar:
-        """One more state, if it is inside; the largest score decides (the Gumbel trick)."""
+        """Add one state, if it is inside; the largest score is chosen (Gumbel-max trick)."""
         log_weight = jnp.logaddexp(self.log_weight, seen.log_weight)
         log_weight = jnp.where(inside, log_weight, self.log_weight)
         better = inside & (seen.score > self.score)
@@ -53,7 +53,7 @@ class WindowSoFar(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    """Where it is, both windows, and what the info needs."""
+    """The current state, both windows, and what the info needs."""
 
     state: HMCState
     momentum: Array
@@ -70,29 +70,29 @@ class Trajectory(NamedTuple):
 )
 @dataclass(frozen=True)
 class WindowedHMC(Kernel):
-    r"""Follow a trajectory both ways from the start, then choose a state of one of its ends.
+    r"""Follow a trajectory both ways from the start, then choose a state from one of its ends.
 
-    With L leapfrog steps there are states 0 to L, and the start is put at a place drawn uniformly
-    from the first W of them. These W are one window, the last W are the other one:
+    With L leapfrog steps there are states 0 to L. The start is at a place drawn uniformly from the
+    first W of them. These W states are one window, the last W states are the other one:
 
     .. math::
         P(\text{last}) = \min\Bigl(1,
         \frac{\sum_{i > L - W} e^{-H_i}}{\sum_{i < W} e^{-H_i}}\Bigr), \qquad
         P(i | \text{window}) = \frac{e^{-H_i}}{\sum_{j \in \text{window}} e^{-H_j}}
 
-    A window of one state is plain HMC; by default the window is the whole trajectory, and the
+    A window of one state is plain HMC. By default the window is the whole trajectory, and the
     choice is multinomial among all its states. Neal (1994), J. Comp. Phys. 111:194-203; Betancourt
-    (2017), arXiv:1701.02434. (Extending the trajectory to a random side and accepting each state
-    against the last one, as is also found in print, does not keep the target.)
+    (2017), arXiv:1701.02434. (Some texts extend the trajectory to a random side and accept each
+    state against the last one; this does not leave the target invariant.)
 
     Args:
         step_size: length of a leapfrog step.
-        num_leapfrog: L, how many of them make a trajectory.
+        num_leapfrog: L, the number of leapfrog steps of a trajectory.
         window: W, from 1 to L + 1; None for L + 1, the whole trajectory.
         scale: the square root S of the inverse mass: one number, one for each coordinate, or a
             (Cholesky) matrix; a square root of the target's covariance is the best choice.
-        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to
-            1 + jitter.
+        jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to 1 +
+            jitter.
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = WindowedHMC(0.3, 8, window=3)
@@ -143,7 +143,7 @@ class WindowedHMC(Kernel):
             return WindowSoFar(gain, gain + gumbel, gain, index, at)
 
         def move(number: Array, path: Trajectory) -> Trajectory:
-            # Forth to the end of the trajectory first, then back from the start to its beginning.
+            # First forward to the end of the trajectory, then back from the start to its beginning.
             forth, turn = number < length - start, number == length - start
             at, momentum_at = select(turn, (state, momentum), (path.state, path.momentum))
             at, momentum_at = leapfrog(
@@ -182,5 +182,5 @@ class WindowedHMC(Kernel):
         )
 
     def rescale(self, variance: Array | float) -> WindowedHMC:
-        """The kernel for a target whose variances are this many times as large."""
+        """The kernel for a target whose variances are larger by this factor."""
         return replace(self, step_size=self.step_size * jnp.sqrt(variance))

@@ -1,1 +1,1 @@
-"""What a warm-up learns: the step size, the metric, and when."""
+"""The warm-up: the step size, the metric, and the windows in which they are learned."""

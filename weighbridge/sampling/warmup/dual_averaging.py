@@ -1,4 +1,4 @@
-"""Step sizes by dual averaging, and the first of them by doubling or halving."""
+"""Step sizes by dual averaging, and the initial step size by doubling or halving."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy as np
 from weighbridge.core.types import Array, LogDensity
 from weighbridge.sampling.kernels.hmc import HMC, HMCState
 
-# As in Stan: how strongly it pulls, how little the first steps count, how fast it forgets.
+# Stan's constants: gamma (strength of the adaptation), t_0 (damps the first steps), kappa (decay).
 GAMMA = 0.05
 FIRST = 10.0
 KAPPA = 0.75
-# The acceptance that doubling or halving looks for.
+# The acceptance at which doubling or halving stops.
 CROSSING = 0.8
-# Steps are doubled or halved no further than this.
+# Bounds on the initial step size.
 LARGEST, SMALLEST = 1e7, 1e-14
 
 
 class DualAveraging(NamedTuple):
-    r"""A step size on its way to the acceptance that is wanted.
+    r"""A step size that is adapted to a target acceptance.
 
     .. math:: \log \epsilon_{t+1} = \mu - \frac{\sqrt t}{\gamma} \bar H_t, \qquad
               \bar H_t = (1 - \eta_t) \bar H_{t-1} + \eta_t (\delta - a_t), \quad
               \eta_t = \frac{1}{t + t_0}
 
-    with an average of log epsilon whose weights fall as t^-kappa. Hoffman & Gelman (2014),
-    section 3.2; the constants are Stan's, kappa = 0.75 among them.
+    together with an average of log epsilon whose weights decrease as t^-kappa. Hoffman & Gelman
+    (2014), section 3.2; the constants are Stan's, including kappa = 0.75.
 
     Attributes:
-        log_step: of the step size in use.
-        log_average: of the step size to keep in the end.
-        deficit: average of what the acceptance has lacked.
-        log_centre: mu, where the step size is pulled to.
-        num_updates: updates so far.
+        log_step: log of the step size in use.
+        log_average: log of the step size to keep at the end.
+        deficit: H-bar, the average of target acceptance minus acceptance.
+        log_centre: mu, towards which the log step size is pulled.
+        num_updates: number of updates so far.
 
     >>> tuning = DualAveraging.start(0.5)
     >>> float(tuning.update(1.0, 0.8).log_step) > float(tuning.update(0.0, 0.8).log_step)
@@ -51,13 +51,13 @@ class DualAveraging(NamedTuple):
 
     @staticmethod
     def start(step_size: float, stretch: float = 10.0) -> DualAveraging:
-        """Begin at a step size, pulled to one ``stretch`` times as long: long steps are cheap."""
+        """Start at a step size, pulled to one ``stretch`` times as long: long steps are cheap."""
         log_step = np.log(np.asarray(step_size, float))
         zero = np.zeros(())
         return DualAveraging(log_step, zero, zero, log_step + np.log(stretch), zero)
 
     def update(self, acceptance: Array | float, wanted: Array | float) -> DualAveraging:
-        """Learn from the acceptance of the step size in use."""
+        """Update with the acceptance of the step size in use."""
         count = self.num_updates + 1.0
         share = 1.0 / (count + FIRST)
         deficit = (1.0 - share) * self.deficit + share * (wanted - acceptance)
@@ -89,8 +89,8 @@ def first_step_size(
         return ~done & (step_size < LARGEST) & (step_size > SMALLEST)
 
     def change(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        # The first round only finds out which way to go: one place for the gradient compiles
-        # in half the time of two.
+        # The first round only finds the direction. Evaluating the gradient at one place in the code
+        # compiles twice as fast as at two.
         step_size, direction, _ = carry
         good = is_good(step_size)
         undecided = direction == 0

@@ -1,4 +1,4 @@
-"""The spread of a chain, learned as it goes."""
+"""The covariance of a chain, estimated while it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from weighbridge.core.types import Array
 
-# As in Stan: so many draws of variance 1e-3 are added to those that were seen.
+# As in Stan: the estimate is regularised as if by this many draws of variance 1e-3.
 PRIOR_DRAWS = 5.0
 PRIOR_VARIANCE = 1e-3
 
@@ -23,9 +23,9 @@ class Spread(NamedTuple):
     Welford (1962), Technometrics 4:419-420.
 
     Attributes:
-        num_draws: draws so far.
-        mean: of them.
-        scatter: summed squares of deviations, a vector, or products, a matrix.
+        num_draws: number of draws so far.
+        mean: their mean.
+        scatter: sum of squared deviations (a vector), or of their products (a matrix).
 
     >>> spread = Spread.start(1, dense=False)
     >>> for draw in (1.0, 3.0):
@@ -40,12 +40,12 @@ class Spread(NamedTuple):
 
     @staticmethod
     def start(dimension: int, *, dense: bool) -> Spread:
-        """No draw yet."""
+        """Before the first draw."""
         shape = (dimension, dimension) if dense else (dimension,)
         return Spread(np.zeros(()), np.zeros(dimension), np.zeros(shape))
 
     def update(self, position: Array) -> Spread:
-        """Take in one draw."""
+        """Add one draw."""
         count = self.num_draws + 1.0
         before = position - self.mean
         mean = self.mean + before / count
@@ -54,7 +54,7 @@ class Spread(NamedTuple):
         return Spread(count, mean, self.scatter + product)
 
     def scale(self) -> np.ndarray:
-        """Square root of the covariance, shrunk to a small unit metric as Stan does it.
+        """Square root of the covariance, shrunk to a small unit metric as in Stan.
 
         >>> Spread(np.array(5.0), np.zeros(1), np.array([8.0])).scale().round(6)
         array([1.00025])

@@ -12,11 +12,11 @@ from weighbridge.core.pickling import travels
 @travels()
 @dataclass(frozen=True)
 class Warmup:
-    """What a warm-up learns.
+    """The settings of a warm-up.
 
     Args:
         metric: "diagonal", "dense", or "unit" to keep the kernel's own scale.
-        target_acceptance: that the step size is tuned to; by default the kernel's own.
+        target_acceptance: target for tuning the step size; by default the kernel's own.
 
     >>> Warmup(metric="dense").metric
     'dense'

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Iterations before the metric is learned, of the first window, and after the last.
+# Iterations before the metric is learned, in the first window, and after the last window.
 BEFORE, FIRST, AFTER = 75, 25, 50
 
 
 class WarmupWindow(NamedTuple):
-    """Some iterations of the warm-up.
+    """A part of the warm-up.
 
     Attributes:
-        length: iterations.
-        learns_metric: whether the draws go into the metric, which is renewed at the end.
+        length: number of iterations.
+        learns_metric: whether the draws are used for the metric, which is updated at the end.
     """
 
     length: int
@@ -21,10 +21,10 @@ class WarmupWindow(NamedTuple):
 
 
 def plan_windows(num_warmup: int) -> list[WarmupWindow]:
-    """Split a warm-up into windows: the metric is learned in the middle, from ever more draws.
+    """Split a warm-up into windows; the middle ones learn the metric from more and more draws.
 
-    Stan Reference Manual, section "Automatic parameter tuning". A warm-up of less than 20 tunes
-    the step size alone; one of less than 150 is split in 15, 75 and 10 %.
+    Stan Reference Manual, section "Automatic parameter tuning". A warm-up of fewer than 20
+    iterations tunes only the step size; one of fewer than 150 is split in 15, 75 and 10 %.
 
     >>> [(window.length, window.learns_metric) for window in plan_windows(1000)]
     [(75, False), (25, True), (50, True), (100, True), (200, True), (500, True), (50, False)]
@@ -38,7 +38,8 @@ def plan_windows(num_warmup: int) -> list[WarmupWindow]:
     windows = [WarmupWindow(before, False)]
     left, length = num_warmup - before - after, first
     while left:
-        # A window that would leave too little for a next one of twice its length takes it all.
+        # If the rest is too short for a next window of twice this length, this window takes all of
+        # it.
         taken = left if left < 3 * length else length
         windows.append(WarmupWindow(taken, True))
         left, length = left - taken, 2 * length

@@ -1,8 +1,9 @@
-"""Moves that need nothing but log densities, as a dialogue.
+"""Moves that need only log densities, with an ask-and-tell interface.
 
-A move under way says where it wants the log density next, and is told it, until it wants no more.
-So a move is written once: a compiled program answers its questions in a loop, and where the density
-is a function on the host that cannot be compiled, Python does.
+A move in progress returns the position at which it needs the log density (``ask``) and receives the
+value (``tell``), until it needs no more. So a move is written once: a compiled program evaluates
+the density in a loop, and if the density is a function on the host that cannot be compiled, Python
+does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weighbridge.core.types import Array, Kernel
 
 
 class Point(NamedTuple):
-    """A position, the log density there, and whatever else was told with it and is kept."""
+    """A position, the log density there, and other values that are kept with them."""
 
     position: Array
     log_density: Array
@@ -25,52 +26,52 @@ class Point(NamedTuple):
 
 
 class Walk(Protocol):
-    """A move under way: a pytree, so that a batch of moves is one too."""
+    """A move in progress: a pytree, so that a batch of moves is a pytree too."""
 
     @property
     def wanted(self) -> Array:
-        """Whether the answer to each question is wanted; none is once the move is over."""
+        """Whether each move needs another log density; false when the move has ended."""
         ...
 
     def ask(self) -> Array:
-        """The position, or stack of positions, whose log density is wanted next."""
+        """The position, or stack of positions, at which the log density is needed next."""
         ...
 
     def tell(self, told: Point) -> Self:
-        """Go on with what was asked for; a move that is over does not change."""
+        """Continue with the log density; a move that has ended does not change."""
         ...
 
     def finish(self) -> tuple[Point, Any]:
-        """Where the move has ended, and its info."""
+        """The end of the move, and its info."""
         ...
 
 
 class Beginner(Protocol):
-    """What begins moves that a dialogue ends."""
+    """A kernel with moves of this interface."""
 
     def num_uniform(self, shape: tuple[int, ...]) -> int:
-        """How many uniform numbers a move takes, for a position of this shape."""
+        """Number of uniform numbers of a move, for a position of this shape."""
         ...
 
     def begin(self, uniform: Array, point: Any) -> Any:
-        """The move that follows from uniform numbers."""
+        """The move for given uniform numbers."""
         ...
 
 
 class Walker(Beginner, Kernel, Protocol):
-    """A kernel that needs no gradient, and that a population of particles can tune."""
+    """A kernel without gradients that a population of particles can tune."""
 
     @property
     def step_size(self) -> Any:
-        """What is tuned."""
+        """The parameter that is tuned."""
         ...
 
     def in_metric(self, scale: Array) -> Self:
-        """The same kernel with this scale, if it has one."""
+        """The same kernel with this scale, if it has a scale."""
         ...
 
     def tuned(self, info: Any, dimension: int) -> Self:
-        """The kernel with a better step size, by the mean info of many moves."""
+        """The kernel with a better step size, given the mean info of many moves."""
         ...
 
 
@@ -78,12 +79,12 @@ Lift = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def converse(walk: Any, density: Callable[[Array], Point], lift: Lift = lambda call: call) -> Any:
-    """Tell a move what it wants to know, until it wants no more.
+    """Evaluate the log density for a move, or a batch, until it needs no more.
 
     Args:
         walk: a move, or a batch of them.
-        density: from what is asked to what is told.
-        lift: maps a function of one move over the batch.
+        density: maps the requested position to the answer.
+        lift: maps a function of one move to a function of the batch.
     """
     ask, tell = lift(lambda walk: walk.ask()), lift(lambda walk, told: walk.tell(told))
     return jax.lax.while_loop(
@@ -94,7 +95,7 @@ def converse(walk: Any, density: Callable[[Array], Point], lift: Lift = lambda c
 def step_alone(
     kernel: Beginner, key: Array, state: Any, density: Callable[[Array], Array]
 ) -> tuple[Any, Any]:
-    """One move of a kernel by itself: the new state, and its info."""
+    """One move of a kernel without a batch: the new state, and its info."""
     uniform = jax.random.uniform(key, (kernel.num_uniform(state.position.shape),))
     walk = converse(kernel.begin(uniform, state), lambda asked: Point(asked, density(asked)))
     state, info = walk.finish()
@@ -104,10 +105,10 @@ def step_alone(
 def tuned_step_size(
     step_size: float | Array, acceptance: Array, dimension: int, largest: float
 ) -> Array:
-    """A step size nearer to the best acceptance of a random walk.
+    """A step size closer to the best acceptance of a random walk.
 
-    That is 0.44 in one dimension and 0.234 in many: Gelman, Roberts & Gilks (1996), Bayesian
-    Statistics 5:599-607.
+    The best acceptance is 0.44 in one dimension and 0.234 in many: Gelman, Roberts & Gilks (1996),
+    Bayesian Statistics 5:599-607.
     """
     best = 0.234 + 0.206 / dimension
     return jnp.clip(step_size * jnp.exp(2 * (acceptance - best)), 1e-4, largest)

@@ -1,4 +1,4 @@
-"""A proposal and its accept test, as a dialogue."""
+"""A proposal and its accept test, with an ask-and-tell interface."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weighbridge.sampling.kernels.parts.dialogue import Point
 
 
 class MetropolisInfo(NamedTuple):
-    """Acceptance probability of the proposal, and whether it was taken."""
+    """Acceptance probability of the proposal, and whether it was accepted."""
 
     acceptance: Array
     accepted: Array
 
 
 class Hastings(NamedTuple):
-    r"""A move under way whose proposal may favour one direction over the other.
+    r"""A move in progress whose proposal need not be symmetric.
 
     .. math:: \alpha = \min\Bigl(1,
               \frac{f(\theta')}{f(\theta)} \frac{q(\theta | \theta')}{q(\theta' | \theta)}\Bigr)
@@ -27,12 +27,12 @@ class Hastings(NamedTuple):
     Hastings (1970), Biometrika 57:97-109.
 
     Attributes:
-        point: where it is.
-        proposed: where it would go.
-        log_correction: log of q(here | there) / q(there | here); not a number rejects.
+        point: the current point.
+        proposed: the proposed position.
+        log_correction: log of q(here | there) / q(there | here); NaN rejects.
         uniform: number for the accept test.
-        info: of the move, once it is over.
-        wanted: whether the density at the proposed position is still to be told.
+        info: info of the move, after it has ended.
+        wanted: whether the density at the proposed position is still needed.
     """
 
     point: Point
@@ -43,7 +43,7 @@ class Hastings(NamedTuple):
     wanted: Array
 
     def ask(self) -> Array:
-        """The position proposed."""
+        """The proposed position."""
         return self.proposed
 
     def tell(self, told: Point) -> Hastings:
@@ -54,14 +54,14 @@ class Hastings(NamedTuple):
         return select(self.wanted, after, self)
 
     def finish(self) -> tuple[Point, MetropolisInfo]:
-        """Where the chain is now."""
+        """The new point of the chain, and the info."""
         return self.point, self.info
 
 
 def hastings(
     point: Point, proposed: Array, uniform: Array, log_correction: Array | float = 0.0
 ) -> Hastings:
-    """Begin a move to the proposed position; a symmetric proposal needs no correction."""
+    """Start a move to the proposed position; a symmetric proposal needs no correction."""
     no = jnp.zeros_like(point.log_density)
     info = MetropolisInfo(no, no > 0)
     return Hastings(point, proposed, log_correction + no, uniform, info, no == 0)

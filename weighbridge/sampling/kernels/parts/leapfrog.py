@@ -1,4 +1,4 @@
-"""The leapfrog step that Hamiltonian moves share."""
+"""The leapfrog step of Hamiltonian moves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Slope(Protocol):
 
     @property
     def position(self) -> Array:
-        """Where it is."""
+        """The position."""
         ...
 
     @property
     def gradient(self) -> Array:
-        """Of the log density."""
+        """The gradient of the log density there."""
         ...
 
 
@@ -40,14 +40,14 @@ def leapfrog(
         \theta \leftarrow \theta + \epsilon S r, \quad
         r \leftarrow r + \tfrac\epsilon2 S^\top \nabla \log f(\theta)
 
-    It keeps volumes, and a step of the other sign undoes it. Neal (2011), MCMC using Hamiltonian
-    dynamics.
+    It preserves volume, and a step with the opposite sign reverses it. Neal (2011), MCMC using
+    Hamiltonian dynamics.
 
     Args:
-        evaluate: from a position to the point there.
-        point: where the step begins.
-        momentum: r, of standard spread.
-        step_size: epsilon; negative goes back in time.
+        evaluate: maps a position to the point there.
+        point: the point at which the step begins.
+        momentum: r, standard normal in the target distribution.
+        step_size: epsilon; a negative value goes back in time.
         scale: the square root S of the inverse mass (see ``sampling/kernels/parts/scale.py``).
     """
     half = 0.5 * step_size

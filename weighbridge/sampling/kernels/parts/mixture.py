@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians or Student-t distributions that learn from weighted draws."""
+"""Mixtures of Gaussians or Student-t distributions that are fitted to weighted draws."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from jax.scipy.special import gammaln, logsumexp
 from weighbridge.core.resampling import effective_sample_size
 from weighbridge.core.types import Array
 
-# Degrees of freedom of the component that does not learn: tails heavier than those of any target
-# worth sampling, with a variance.
+# Degrees of freedom of the fixed component: its tails are heavy, but its variance is finite.
 DEFENSIVE_DEGREES = 3
-# Effective draws to learn from, as a share of all: weights are flattened until they have.
+# Required effective sample size, as a share of all draws: weights are flattened to reach it.
 LEARNING_ESS = 0.25
-# Added to each variance, relative to it, so that draws in a plane do not stop the rest.
+# Relative addition to each variance, so that draws in a plane do not give a singular matrix.
 RIDGE = 1e-9
 # Steps of the bisection for the power that flattens weights.
 BISECTIONS = 30
@@ -25,10 +24,10 @@ TINY = 1e-300
 
 
 class Mixture(NamedTuple):
-    """Components of the proposal; the last one does not learn.
+    """Components of the proposal; the last one is fixed.
 
     Attributes:
-        log_weight: log of each component's share.
+        log_weight: log weight of each component.
         mean: components x coordinates.
         root: Cholesky factors of the scale matrices.
     """
@@ -39,13 +38,13 @@ class Mixture(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Weighted sums over the populations so far, for each component that learns.
+    """Weighted sums over the populations so far, for each component that is fitted.
 
     Attributes:
         share: probability of the component.
-        mass: the same, with draws in the tails of a Student-t counted less.
-        first: sums of positions, from the centre of the first walkers.
-        second: sums of their products.
+        mass: the same, with a smaller weight for draws in the tails of a Student-t.
+        first: sums of positions, relative to the centre of the first walkers.
+        second: sums of products of these positions.
     """
 
     share: Array
@@ -55,7 +54,7 @@ class Statistics(NamedTuple):
 
 
 def spread_over(position: Array, num_components: int, defensive: float | Array) -> Mixture:
-    """Components on points that are far from each other, and one over all that does not learn."""
+    """Components on points that are far from each other, and a fixed one over all points."""
     root = _root(jnp.atleast_2d(jnp.cov(position.T)))
     standard = solve_triangular(root, (position - position.mean(0)).T, lower=True).T
 
@@ -67,7 +66,7 @@ def spread_over(position: Array, num_components: int, defensive: float | Array) 
     from_centre = jnp.sum(standard**2, axis=1)
     _, chosen = jax.lax.scan(farthest, from_centre, None, length=num_components)
     mean = jnp.concatenate([position[chosen], position.mean(0)[None]])
-    # So many components share the room that one covariance takes.
+    # The components together fill the volume of one covariance.
     narrow = num_components ** (-1 / position.shape[1]) * root
     roots = jnp.concatenate([jnp.broadcast_to(narrow, (num_components, *root.shape)), root[None]])
     equal = jnp.full(num_components, 1 / num_components, position.dtype)
@@ -75,16 +74,16 @@ def spread_over(position: Array, num_components: int, defensive: float | Array) 
 
 
 def num_squares(degrees: int | None) -> int:
-    """Normal numbers that a draw needs besides its coordinates, for Student-t tails."""
+    """Number of extra normal numbers per draw, for Student-t tails."""
     return max(degrees or 0, DEFENSIVE_DEGREES)
 
 
 def draw_from(mixture: Mixture, normal: Array, uniform: Array, degrees: int | None) -> Array:
-    """Positions from the mixture, by normal numbers and a uniform one for each."""
+    """Positions drawn from the mixture, with normal numbers and one uniform number for each."""
     dimension = mixture.mean.shape[1]
     cumulative = jnp.cumsum(jnp.exp(mixture.log_weight))
     index = jnp.sum(uniform[:, None] * cumulative[-1] >= cumulative[:-1], axis=1)
-    # Chi-squared numbers are sums of squares.
+    # A chi-squared number is a sum of squares.
     square = normal[:, dimension:] ** 2
     tail = jnp.sqrt(square[:, :DEFENSIVE_DEGREES].mean(1))
     plain = 1.0 if degrees is None else jnp.sqrt(square[:, :degrees].mean(1))
@@ -133,17 +132,17 @@ def statistics_of(
 def fitted(
     found: Statistics, num_draws: Array | float, old: Mixture, defensive: float | Array
 ) -> Mixture:
-    """The mixture of largest likelihood, given weighted sums over so many draws."""
+    """The mixture of maximum likelihood, given weighted sums over this many draws."""
     num_components, dimension = found.first.shape
     share = jnp.maximum(found.share, TINY)
     mean = found.first / jnp.maximum(found.mass, TINY)[:, None]
     spread = found.second - jnp.einsum("ki,kj->kij", found.first, mean)
     spread = spread / share[:, None, None]
-    # Few draws say little about a component's shape: what is common to all is added.
+    # Few draws determine a component's covariance poorly: add the average over all components.
     within = jnp.einsum("k,kij->ij", share, spread) / jnp.sum(share)
     known = (LEARNING_ESS * num_draws * share)[:, None, None]
     spread = (known * spread + (dimension + 1) * within) / (known + dimension + 1)
-    # A component that has lost all stays where it is, with a share that it can live on.
+    # A component without draws keeps its mean, with a small positive weight.
     alive = (found.share > 1e-12)[:, None]
     part = jnp.maximum(share / jnp.sum(share), 0.01 / num_components)
     return Mixture(
@@ -154,7 +153,7 @@ def fitted(
 
 
 def _log_shares(share: Array, defensive: float | Array) -> Array:
-    """Log weights of all components, from the shares of those that learn."""
+    """Log weights of all components, from the weights of those that are fitted."""
     kept = jnp.asarray(defensive, share.dtype)
     return jnp.log(jnp.append((1 - kept) * share, kept))
 
@@ -164,7 +163,7 @@ def _root(covariance: Array) -> Array:
 
 
 def _log_student(distance: Array, dimension: int, degrees: int) -> Array:
-    """Log density of a standard Student-t by the squared distance from its centre."""
+    """Log density of a standard Student-t, given the squared distance from its centre."""
     half = 0.5 * (degrees + dimension)
     constant = gammaln(half) - gammaln(0.5 * degrees) - 0.5 * dimension * jnp.log(degrees * jnp.pi)
     return constant - half * jnp.log1p(distance / degrees)

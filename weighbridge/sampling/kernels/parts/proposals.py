@@ -1,4 +1,4 @@
-"""What moves with a proposal of their own draw from: bell shapes, and keys of a user's function."""
+"""Draws of proposals: normal and Student-t distributions, and keys for a user's function."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weighbridge.sampling.kernels.parts.accept import standard_normal
 
 
 def key_from(uniform: Array) -> Array:
-    """A key from two uniform numbers, for functions that draw by a key."""
+    """A key from two uniform numbers, for functions that draw with a key."""
     words = jnp.floor(uniform * 2.0**32).astype(jnp.uint32)
     key: Array = jax.random.wrap_key_data(words, impl="threefry2x32")
     return key
 
 
-# --- bell shapes: a normal, or a multivariate Student-t of whole degrees of freedom -----------
+# --- a normal, or a multivariate Student-t with whole degrees of freedom ----------------------
 
 
 def check_degrees(degrees: object) -> None:
-    """Refuse degrees of freedom that are not a whole number above zero, nor None."""
+    """Refuse degrees of freedom that are neither a positive whole number nor None."""
     whole = isinstance(degrees, int) and not isinstance(degrees, bool)
     if degrees is not None and not (whole and degrees > 0):  # type: ignore[operator]
         raise MethodError(
@@ -34,7 +34,7 @@ def check_degrees(degrees: object) -> None:
 
 
 def num_bell_uniform(dimension: int, degrees: int | None) -> int:
-    """How many uniform numbers a draw takes."""
+    """Number of uniform numbers of a draw."""
     return dimension + (degrees or 0)
 
 
@@ -65,12 +65,12 @@ def log_bell(drawn: Array, degrees: int | None) -> Array:
 
 
 def unpush(scale: float | Array, vector: Array) -> Array:
-    """S^-1 v: from a vector with the spread of the scale to one of standard spread."""
+    """S^-1 v: maps a vector with covariance S S^T to one with unit covariance."""
     return jnp.linalg.solve(scale, vector) if jnp.ndim(scale) == 2 else vector / scale
 
 
 def log_volume(scale: float | Array, dimension: int) -> Array:
-    """Log of the factor |det S| by which the scale widens volumes."""
+    """Log of the factor |det S| by which the scale multiplies volumes."""
     if jnp.ndim(scale) == 2:
         volume: Array = jnp.linalg.slogdet(jnp.asarray(scale))[1]
         return volume

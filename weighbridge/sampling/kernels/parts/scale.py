@@ -8,10 +8,10 @@ from weighbridge.core.types import Array
 
 
 def push(scale: float | Array, vector: Array) -> Array:
-    """S v: from a vector of standard spread to one with the spread of the scale."""
+    """S v: maps a vector with unit covariance to one with covariance S S^T."""
     return jnp.asarray(scale) @ vector if jnp.ndim(scale) == 2 else scale * vector
 
 
 def pull(scale: float | Array, covector: Array) -> Array:
-    """S^T g: from a gradient to the one in coordinates of standard spread."""
+    """S^T g: maps a gradient to the standardised coordinates."""
     return covector @ scale if jnp.ndim(scale) == 2 else scale * covector

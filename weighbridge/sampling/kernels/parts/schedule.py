@@ -1,4 +1,4 @@
-"""Step sizes that follow a schedule instead of standing still."""
+"""Step sizes that follow a schedule instead of a constant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weighbridge.core.types import Array
 @partial(register_dataclass, data_fields=["scale", "offset", "decay"], meta_fields=[])
 @dataclass(frozen=True)
 class RobbinsMonro:
-    r"""A step size that decays slowly enough to arrive, and fast enough to settle.
+    r"""A step size that decays slowly enough to reach the target, and fast enough to converge.
 
     .. math:: \eta_t = a (b + t)^{-\gamma}, \qquad \tfrac12 < \gamma \le 1
 
@@ -34,7 +34,7 @@ class RobbinsMonro:
         return jnp.asarray(self.scale * (self.offset + step) ** (-self.decay))
 
     def __mul__(self, factor: Array | float) -> RobbinsMonro:
-        """The schedule with all steps multiplied."""
+        """The schedule with all step sizes multiplied by a factor."""
         return replace(self, scale=self.scale * factor)
 
 

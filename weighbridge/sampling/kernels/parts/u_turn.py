@@ -1,7 +1,8 @@
-"""When a trajectory has gone far enough: what is kept of one, and of two in a row.
+"""Stopping criteria of trajectories: the record of a trajectory, and the merging of two.
 
-A criterion sees a trajectory as a record. Records of neighbouring trajectories, the first ending
-where the second begins, are merged into one, which says whether to stop. Time may be reversed.
+A criterion keeps a record of a trajectory. The records of two adjacent trajectories, where the
+first ends at the start of the second, are merged into one, which decides whether to stop. Time may
+be reversed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from weighbridge.core.types import Array
 
 
 class Node(NamedTuple):
-    """A point of a trajectory, as seen in the coordinates of the metric.
+    """A point of a trajectory, in the coordinates of the metric.
 
     Attributes:
         position: the unconstrained vector.
-        displacement: S^-1 (position - where the trajectory began); empty if the criterion does
-            not go by places.
+        displacement: S^-1 (position - start of the trajectory); empty if the criterion does not use
+            positions.
         momentum: r = S^T p, standard normal at the start.
-        log_density: there.
-        gradient: of the log density, by position.
+        log_density: the log density there.
+        gradient: gradient of the log density with respect to the position.
         log_weight: minus the energy.
     """
 
@@ -39,7 +40,7 @@ class Node(NamedTuple):
 
 
 class Criterion(Protocol):
-    """What decides that a trajectory has gone far enough; a pytree."""
+    """Decides when a trajectory stops; a pytree."""
 
     by_places: ClassVar[bool]
     """Whether it needs displacements."""
@@ -49,7 +50,7 @@ class Criterion(Protocol):
         ...
 
     def merge(self, first: Any, second: Any) -> tuple[Any, Array]:
-        """The record of two trajectories in a row, and whether to stop."""
+        """The record of two adjacent trajectories, and whether to stop."""
         ...
 
     def reverse(self, record: Any) -> Any:
@@ -68,9 +69,9 @@ class GeneralisedUTurn:
 
     .. math:: p^\sharp_- \cdot \rho \le 0 \quad \text{or} \quad p^\sharp_+ \cdot \rho \le 0
 
-    tested for the whole, and, as current Stan does, for each half with the nearest point of the
-    other: without that, a trajectory of a full turn looks as if it had not begun to turn. A record
-    is one array, which is quicker than three: momenta at both ends, and their sum over all points.
+    tested for the whole, and, as in current Stan, for each half together with the nearest point of
+    the other half: without this, a trajectory of a full turn would not be detected. A record is one
+    array, which is faster than three: the momenta at both ends, and the sum over all points.
     Betancourt (2013), arXiv:1304.1920; Betancourt (2017), arXiv:1701.02434.
     """
 
@@ -86,12 +87,12 @@ class GeneralisedUTurn:
         near, far = first[2] + second[0], first[1] + second[2]
         ends = jnp.stack([first[0], second[1], first[0], second[0], first[1], second[1]])
         ways = jnp.stack([total, total, near, near, far, far])
-        # In one sweep, which is quicker than six products.
+        # Computed together, which is faster than six products.
         stop = jnp.any(jnp.sum(ends * ways, axis=1) <= 0)
         return jnp.stack([first[0], second[1], total]), stop
 
     def reverse(self, record: Array) -> Array:
-        """Ends swapped, momenta turned round."""
+        """Swap the ends, and reverse the momenta."""
         return -jnp.stack([record[1], record[0], record[2]])
 
 
@@ -107,7 +108,7 @@ class TrajectoryEnds(NamedTuple):
 @partial(register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class ClassicUTurn:
-    r"""Stop when the two ends begin to come nearer to each other.
+    r"""Stop when the two ends begin to approach each other.
 
     .. math:: (q_+ - q_-) \cdot p_- \le 0 \quad \text{or} \quad (q_+ - q_-) \cdot p_+ \le 0
 
@@ -127,7 +128,7 @@ class ClassicUTurn:
         return merged, _turned(merged.first, merged.last, way)
 
     def reverse(self, record: TrajectoryEnds) -> TrajectoryEnds:
-        """Ends swapped, momenta turned round."""
+        """Swap the ends, and reverse the momenta."""
         return TrajectoryEnds(-record.last, -record.first, record.last_place, record.first_place)
 
 
@@ -141,7 +142,7 @@ class Average(NamedTuple):
 @partial(register_dataclass, data_fields=["threshold"], meta_fields=[])
 @dataclass(frozen=True)
 class Virial:
-    r"""Stop when the mean of the virial, which vanishes over a long time, is small.
+    r"""Stop when the mean of the virial, whose time average vanishes, is small.
 
     .. math:: \Big| \sum_{z} \frac{e^{-H(z)}}{\sum_{z'} e^{-H(z')}} \frac{dG}{dt}(z) \Big| < \delta,
               \qquad \frac{dG}{dt} = p^\top M^{-1} p + q \cdot \nabla \log f(q)
@@ -158,12 +159,12 @@ class Virial:
         return Average(node.log_weight, virial)
 
     def merge(self, first: Average, second: Average) -> tuple[Average, Array]:
-        """The mean over both, by shares that cannot overflow."""
+        """The mean over both, with weights that cannot overflow."""
         share = jax.nn.sigmoid(second.log_weight - first.log_weight)
         virial = first.virial + share * (second.virial - first.virial)
         log_weight = jnp.logaddexp(first.log_weight, second.log_weight)
         return Average(log_weight, virial), jnp.abs(virial) < self.threshold
 
     def reverse(self, record: Average) -> Average:
-        """The virial is the same backwards."""
+        """Unchanged: the virial is the same backwards in time."""
         return record
