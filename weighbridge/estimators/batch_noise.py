@@ -1,4 +1,4 @@
-"""The noise of mini-batches: how it is measured, and how many rows it asks for."""
+"""The noise of mini-batches: its measurement, and the number of rows that it requires."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import Anchored
 from weighbridge.models.targets.span import SPAN_BLOCK
 
-# Batches from whose differences the noise is measured, at least, and positions it is measured at.
+# The fewest batches to measure the noise with, and the number of positions to measure it at.
 LEAST_BATCHES = 8
 NUM_PROBES = 32
 # The first guess of a batch's size, and the smallest one.
 FIRST_BATCH, SMALLEST_BATCH = 256, 64
-# A batch is this much larger than the noise asks for: what follows is a little different.
+# A batch is larger than the measured noise requires by this factor: later noise may differ.
 MARGIN = 1.3
-# A batch of so many of all rows is all of them.
+# Instead of a batch with at least this share of all rows, all rows are used.
 NEARLY_ALL = 0.6
-# Variance that a term of the log density may have by the rows that lead the moves. It enters
-# nothing but the share of moves that are accepted, of which that of two terms takes a quarter.
+# Variance of a term of the log density that is allowed for the rows of a guide of moves. It only
+# lowers the acceptance rate of moves; the noise of two terms lowers it by a quarter.
 GUIDE_NOISE = 0.1
-# Variance beyond which mini-batches are of no use at all.
+# Mini-batches whose variance is larger are useless.
 TOO_NOISY = 1.0
 
 
@@ -35,15 +35,16 @@ class Noise(NamedTuple):
     """Variance over mini-batches of an estimated log-likelihood, in squared nats.
 
     Attributes:
-        relative: of the difference from the particles' centre, averaged over particles: what heats.
-        common: of the centre itself: what shifts all particles alike.
+        relative: variance of the difference from the mean over particles, averaged over particles;
+            this noise heats them.
+        common: variance of the mean over particles; this noise shifts all particles equally.
     """
 
     relative: float
     common: float
 
-    def that_matters(self, absolute: bool) -> float:
-        """Of moves the relative part alone; of weights both."""
+    def relevant(self, absolute: bool) -> float:
+        """The variance that affects moves (the relative part), or weights (both parts)."""
         return self.relative + (self.common if absolute else 0.0)
 
     def scaled(self, factor: float) -> Noise:
@@ -61,10 +62,10 @@ def measured(model: Model, term: Anchored, probes: np.ndarray) -> Noise:
 
 
 def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndarray, float]:
-    """Relative noise at every probe, and the common one."""
+    """The relative noise at every probe, and the common noise."""
     values = values_at(model, term, probes)
     freedom = len(values) - 1
-    with np.errstate(invalid="ignore"):  # where rows are impossible, noise is not a number
+    with np.errstate(invalid="ignore"):  # impossible rows give NaN
         apart = values - values.mean(axis=0)
         centre = apart.mean(axis=1, keepdims=True)
         relative = np.sum((apart - centre) ** 2, axis=0) / freedom
@@ -72,12 +73,12 @@ def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndar
 
 
 def values_at(model: Model, term: Anchored, probes: np.ndarray) -> np.ndarray:
-    """The term at every probe, by every batch: batches x probes."""
+    """The term at every probe, for every batch: batches x probes."""
     return np.asarray(_values(model, replace(term, leader=None), probes))
 
 
 def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> int:
-    """Rows of a batch that would have the variance allowed: it goes as 1/B - 1/N."""
+    """Rows of a batch with the allowed variance, which is proportional to 1/B - 1/N."""
     if size >= num_kept or not variance > 0:
         return SMALLEST_BATCH
     for_one = variance / (1 / size - 1 / num_kept)
@@ -86,10 +87,10 @@ def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> in
 
 
 def floor_of(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
-    """The noise of all rows that are kept, from that of a batch: it goes as 1/B - 1/N."""
+    """The noise of all kept rows, from that of a batch; it is proportional to 1/B - 1/N."""
     if num_kept == num_rows:
         return NOISELESS
-    if size == num_kept:  # one row alone: nothing is known of the others
+    if size == num_kept:  # there is one row: the noise of a batch is unknown
         return Noise(math.inf, math.inf)
     return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
 
