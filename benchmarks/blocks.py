@@ -1,7 +1,7 @@
 """Rows to sum at once: time of a gradient for many particles, by the size of a block of rows.
 
 ``python -m benchmarks.blocks`` writes results/blocks.md; ``weighbridge.models.targets`` and
-``weighbridge.estimators.annealing.moves.kernels`` use the best sizes.
+``weighbridge.estimators.annealing.moves.kernels`` choose by it.
 """
 
 from __future__ import annotations

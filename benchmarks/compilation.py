@@ -1,8 +1,8 @@
 """Compile and run time of SMC with several settings of the compiler.
 
 ``python -m benchmarks.compilation`` writes results/compilation.md;
-``weighbridge.core.compilation`` has the settings. Each measurement is a process of its own, with
-an empty cache.
+``weighbridge.core.compilation`` has the
+settings. Each measurement is a process of its own with nothing in its cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost of the order of rows: rows sorted by a label, and a stream in which a mode takes over.
 
 ``python -m benchmarks.row_orders`` measures both in some ten minutes and writes
-results/row_orders.md. Seconds are without compilation; only ratios within one run are meaningful.
+results/row_orders.md. Seconds are warm; the ratio within the run is what tells.
 """
 
 from __future__ import annotations

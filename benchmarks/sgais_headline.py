@@ -218,7 +218,7 @@ def work(name: str, options: argparse.Namespace) -> None:
 
 
 def send(name: str, options: argparse.Namespace) -> str:
-    """Measure one row in a process of its own; returns what went wrong, or an empty text."""
+    """Have one row measured by a process of its own; what went wrong, if anything did."""
     command = [sys.executable, "-m", "benchmarks.sgais_headline", f"--work={name}"]
     command += [f"--{o}={getattr(options, o.replace('-', '_'))}" for o in PASSED_ON]
     command += ["--new-references"] * options.new_references + ["--more"] * options.more
