@@ -39,6 +39,6 @@ def test_runs_tell_points_and_save_the_columns_that_they_have(name):
 
 
 def test_an_array_that_is_no_path_is_refused():
-    with pytest.raises(ValueError, match="a path has the shape"):
+    with pytest.raises(ValueError, match="a path of the shape"):
         path_points(np.zeros((3, 4)))
     assert path_points(path_array([], 6)) == []

@@ -1,4 +1,4 @@
-"""The noise of mini-batches: its measurement, and the number of rows that it requires."""
+"""The noise of mini-batches: its measurement, and the batch size that it requires."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import Anchored
 from weighbridge.models.targets.span import SPAN_BLOCK
 
-# The fewest batches to measure the noise with, and the number of positions to measure it at.
+# The noise is measured from at least this many batches, at this many positions.
 LEAST_BATCHES = 8
 NUM_PROBES = 32
-# The first guess of a batch's size, and the smallest one.
+# The first guess of a batch size, and the smallest batch size.
 FIRST_BATCH, SMALLEST_BATCH = 256, 64
-# A batch is larger than the measured noise requires by this factor: later noise may differ.
+# Safety factor of the batch size, because the measured noise may change a little later.
 MARGIN = 1.3
-# Instead of a batch with at least this share of all rows, all rows are used.
+# If a batch needs a larger share of the rows than this, all rows are used.
 NEARLY_ALL = 0.6
-# Variance of a term of the log density that is allowed for the rows of a guide of moves. It only
-# lowers the acceptance rate of moves; the noise of two terms lowers it by a quarter.
+# Allowed variance of a term of the log density over the rows that guide the trajectories. This
+# variance only lowers the acceptance; two such terms lower it by a quarter.
 GUIDE_NOISE = 0.1
-# Mini-batches whose variance is larger are useless.
+# With a larger variance, mini-batches are of no use.
 TOO_NOISY = 1.0
 
 
@@ -35,16 +35,16 @@ class Noise(NamedTuple):
     """Variance over mini-batches of an estimated log-likelihood, in squared nats.
 
     Attributes:
-        relative: variance of the difference from the mean over particles, averaged over particles;
-            this noise heats them.
-        common: variance of the mean over particles; this noise shifts all particles equally.
+        relative: variance of the difference from the particles' mean, averaged over particles. It
+            heats the particles.
+        common: variance of the mean itself. It is the same shift for all particles.
     """
 
     relative: float
     common: float
 
-    def relevant(self, absolute: bool) -> float:
-        """The variance that affects moves (the relative part), or weights (both parts)."""
+    def that_matters(self, absolute: bool) -> float:
+        """For moves only the relative part; for weights (``absolute``) the sum of both."""
         return self.relative + (self.common if absolute else 0.0)
 
     def scaled(self, factor: float) -> Noise:
@@ -56,7 +56,7 @@ NOISELESS = Noise(0.0, 0.0)
 
 
 def measured(model: Model, term: Anchored, probes: np.ndarray) -> Noise:
-    """The noise of a term on several batches, at some positions."""
+    """The noise of a term over several batches, averaged over the probes."""
     relative, common = noises_at(model, term, probes)
     return Noise(float(np.mean(relative)), common)
 
@@ -65,7 +65,7 @@ def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndar
     """The relative noise at every probe, and the common noise."""
     values = values_at(model, term, probes)
     freedom = len(values) - 1
-    with np.errstate(invalid="ignore"):  # impossible rows give NaN
+    with np.errstate(invalid="ignore"):  # NaN where the likelihood of a row is zero
         apart = values - values.mean(axis=0)
         centre = apart.mean(axis=1, keepdims=True)
         relative = np.sum((apart - centre) ** 2, axis=0) / freedom
@@ -73,12 +73,12 @@ def noises_at(model: Model, term: Anchored, probes: np.ndarray) -> tuple[np.ndar
 
 
 def values_at(model: Model, term: Anchored, probes: np.ndarray) -> np.ndarray:
-    """The term at every probe, for every batch: batches x probes."""
+    """The value of the term for every batch and probe, batches x probes."""
     return np.asarray(_values(model, replace(term, leader=None), probes))
 
 
 def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> int:
-    """Rows of a batch with the allowed variance, which is proportional to 1/B - 1/N."""
+    """The batch size B with the allowed variance, which is proportional to 1/B - 1/N."""
     if size >= num_kept or not variance > 0:
         return SMALLEST_BATCH
     for_one = variance / (1 / size - 1 / num_kept)
@@ -87,10 +87,10 @@ def wanted_rows(size: int, variance: float, num_kept: int, allowed: float) -> in
 
 
 def floor_of(noise: Noise, size: int, num_kept: int, num_rows: int) -> Noise:
-    """The noise of all kept rows, from that of a batch; it is proportional to 1/B - 1/N."""
+    """The noise of a batch of all kept rows, from that of a batch of B: noise is ~ 1/B - 1/N."""
     if num_kept == num_rows:
         return NOISELESS
-    if size == num_kept:  # there is one row: the noise of a batch is unknown
+    if size == num_kept:  # a single row: its noise cannot be measured
         return Noise(math.inf, math.inf)
     return noise.scaled((1 / num_kept - 1 / num_rows) / (1 / size - 1 / num_kept))
 

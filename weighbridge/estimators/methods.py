@@ -1,4 +1,4 @@
-"""Methods by name, and the choice of a method for "auto"."""
+"""Methods by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def resolve(method: str | Method) -> Method:
     >>> resolve("published").num_particles
     10
     """
-    # The class wb.SMC has the attributes too, but only an object such as wb.SMC() is a method.
+    # A class has the attributes of its objects, but wb.SMC is not a method; wb.SMC() is.
     if isinstance(method, Method) and not isinstance(method, type):
         return method
     if not isinstance(method, str):
@@ -50,9 +50,9 @@ def resolve(method: str | Method) -> Method:
 
 
 def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict[str, str]]:
-    """A method that suits the models, and a note on the choice for the result's diagnostics.
+    """A method that suits the models, and a remark on the choice for the result.
 
-    "auto" is SGAIS, which needs the likelihood of single rows; SMC if a model does not have it.
+    "auto" is SGAIS, or SMC if a model has a total log-likelihood.
 
     >>> import numpyro.distributions as dist
     >>> whole = Model({"m": dist.Normal(0, 1)}, total_log_likelihood=lambda p: -p["m"] ** 2)
@@ -69,7 +69,7 @@ def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict
 
 
 def resolve_sequential(method: str | Method) -> SequentialMethod:
-    """A method that can run on a stream; one that needs all the data at once is refused."""
+    """A sequential method; an error for a method that needs all rows at once."""
     chosen = resolve(method)
     if not isinstance(chosen, SequentialMethod):
         raise MethodError(

@@ -1,4 +1,4 @@
-"""The points of a run's path: the log evidence after the first rows, for more and more rows."""
+"""The points of a run's path: evidence, error, steps and ESS after each chunk of rows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from weighbridge.results.evidence_result import Trace
 
-# The most points of a path that are kept, since a stream may be endless.
+# Most points of a path that are kept, because a stream may have no end.
 LONGEST_PATH = 8192
 
 
 class PathPoint(NamedTuple):
-    """The log evidence after some rows.
+    """The state of a run after some rows.
 
     Attributes:
-        rows: rows seen so far; a repeated row counts several times.
-        log_evidence: log evidence of these rows.
-        std_error: standard error of the log evidence.
-        annealing_steps: annealing steps since the point before.
-        ess: effective sample size of an island, averaged over islands.
-        temperature: temperature of the moves, for methods that measure it.
+        rows: number of rows so far, with repeated rows counted.
+        log_evidence: of these rows.
+        std_error: of the log evidence.
+        annealing_steps: steps since the point before.
+        ess: effective particles of an island, averaged over islands.
+        temperature: of the moves, for methods that measure it.
     """
 
     rows: float
@@ -49,13 +49,13 @@ def path_array(path: Sequence[PathPoint], num_columns: int) -> np.ndarray:
 
 
 def path_points(array: np.ndarray) -> list[PathPoint]:
-    """The path from the result of ``path_array``.
+    """The inverse of ``path_array``.
 
     >>> path_points(np.array([[5.0, -7.0, 0.1, 3.0, 99.0]]))[0].ess
     99.0
     """
     if array.ndim != 2 or array.shape[1] not in (len(WITHOUT_TEMPERATURE), len(WITH_TEMPERATURE)):
-        raise ValueError(f"a path has the shape {array.shape}, not points x 5 or 6 columns")
+        raise ValueError(f"a path of the shape {array.shape}")
     return [PathPoint(*map(float, row)) for row in array]
 
 
@@ -69,7 +69,7 @@ def path_trace(path: Sequence[PathPoint], columns: Sequence[str]) -> Trace:
 
 
 def shortened(path: list[PathPoint]) -> list[PathPoint]:
-    """A path with every two points of its older half merged, and their steps added up.
+    """A path in which pairs of points of the older half are merged; their steps are added.
 
     >>> path = [PathPoint(1.0, -1.0, 0.1, 3.0, 9.0), PathPoint(2.0, -2.0, 0.1, 4.0, 9.0)] * 2
     >>> shortened(path)[0].rows, shortened(path)[0].annealing_steps, len(shortened(path))

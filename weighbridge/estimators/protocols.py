@@ -1,8 +1,7 @@
-"""The protocols of methods: those that need all the data at once, and those that take a stream.
+"""Protocols of methods: those that need all the data at once, and those that take rows in chunks.
 
-A new method inherits from ``BatchMethod`` or ``SequentialMethod``. These have a default for every
-attribute that callers use; the method overrides those that differ. Callers use the attributes, and
-never test for a concrete class.
+A new method inherits from ``BatchMethod`` or ``SequentialMethod`` and overrides the defaults that
+do not fit. Callers use these attributes; they never test for a concrete class.
 """
 
 from __future__ import annotations
@@ -25,41 +24,41 @@ class Method(Protocol):
     """The attributes of every method.
 
     Its islands are independent runs. ``Evidence.diagnostics["island_log_evidence"]`` has the log
-    evidence of each island; rounds of islands are merged into one result with these.
+    evidence of each island; rounds of islands are merged with these numbers.
     """
 
     @property
     def name(self) -> str:
-        """The name of the method in results."""
+        """Name of the method in results."""
         ...
 
     @property
     def num_islands(self) -> int:
-        """Independent populations of a run; with fewer than 4 a tolerance is refused."""
+        """Number of independent populations; with fewer than 4 a tolerance is refused."""
         return 1
 
     @property
     def states_error(self) -> bool:
-        """Whether the spread over islands is a valid standard error."""
+        """Whether the spread over islands is a valid error."""
         return True
 
     @property
     def disagreement(self) -> float:
-        """Spread of log Z over islands (nats) above which a result is flagged."""
+        """Islands are flagged as disagreeing if log Z has a larger spread over them (nats)."""
         return MAX_TEMPERED_SPREAD
 
     @property
     def evens_islands(self) -> bool:
-        """Whether islands are equalised on the way, so that their final spread is too small."""
+        """Whether islands are equalised during the run, so that the end hides their spread."""
         return False
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Names of diagnostics that are counts, to be added up over rounds of islands."""
+        """Names of diagnostics that are counts; they are summed over rounds of islands."""
         return ()
 
     def combine(self, islands: np.ndarray) -> Combined:
-        """One log evidence from the log evidences of the islands."""
+        """Combine the log evidences of the islands."""
         return combine_islands(islands)
 
 
@@ -68,10 +67,10 @@ class BatchMethod(Method, Protocol):
     """A method that needs all the data at once."""
 
     def of_a_round(self, dimension: int) -> Self:
-        """The method for one round of islands, if there is a tolerance; by default unchanged.
+        """The method for one round of a run with a tolerance; by default unchanged.
 
         Args:
-            dimension: the largest dimension of the models.
+            dimension: dimension of the largest model.
         """
         return self
 
@@ -88,41 +87,41 @@ class BatchMethod(Method, Protocol):
         """The evidence of a model on data that are in memory.
 
         Args:
-            model: a model with a log-likelihood of rows or of all data.
-            values: the observations; None for a model that holds its own data.
+            model: with a log-likelihood of rows or of all data.
+            values: the observations; None for a model that contains its data.
             weight: how often each row counts; None for a likelihood that does not factorise.
             seed: the same seed gives the same numbers.
-            first_island: number of the first island; the random numbers of an island depend on it.
-            report: a function that is called with the progress.
+            first_island: number of the first island; other islands draw other random numbers.
+            report: called with the progress.
         """
         ...
 
 
 @runtime_checkable
 class SequentialMethod(Method, Protocol):
-    """A method that takes rows in chunks, as they come; ``start`` begins a run."""
+    """A method that takes rows in chunks; ``start`` begins a run."""
 
     @property
     def reservoir(self) -> int | None:
-        """The most rows that a run keeps; None for a run that keeps all rows, or none."""
+        """Most rows that a run keeps; None if it keeps all rows, or none."""
         return None
 
     @property
     def shuffles(self) -> bool | None:
-        """Whether rows in memory are shuffled; None: only if their order is not random."""
+        """Whether rows in memory are shuffled; None: only if their order matters."""
         return False
 
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
-        """Rows of the next chunk after so many rows; it may be larger for rows in memory."""
+        """Size of the next chunk after so many rows; it may be larger if all are in memory."""
         ...
 
     def reaching(self, rows: int) -> Self:
-        """The method with a reservoir of at least so many rows, which are in memory anyway."""
+        """The method with a reservoir for at least so many rows, which are in memory anyway."""
         if self.reservoir is None:
             return self
         larger = dataclasses.replace(cast(Any, self), reservoir=max(self.reservoir, rows))
         return cast(Self, larger)
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialRun:
-        """Begin a run; the random numbers of an island depend on its number."""
+        """Begin a run; other islands draw other random numbers."""
         ...

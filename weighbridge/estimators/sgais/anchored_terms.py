@@ -35,7 +35,7 @@ from weighbridge.models.targets.span import SPAN_BLOCK, Span
 
 # Particles have left an anchor if the noise exceeds this multiple of the noise before and of the
 # allowed noise.
-NOISE_GROWTH = 2.0
+LEFT = 2.0
 
 
 class Estimate(NamedTuple):
@@ -166,7 +166,7 @@ class Terms:
                 return whole._replace(wanted=size)
             term = self._drawn(generators, anchor, sums, gather, num_kept, size, num_rows)
             noise = measured(self.model, term, probes)
-            relevant = noise.relevant(absolute)
+            relevant = noise.that_matters(absolute)
             wanted = wanted_rows(size, relevant, num_kept, self.noise)
             useless = size == most and not relevant <= TOO_NOISY
             if num_kept == num_rows <= self.all_rows and useless:
@@ -190,13 +190,12 @@ class Terms:
         led = groups.leader is not None and int(groups.leader.size) < int(groups.size)
         left = False
         if led:
-            limit = NOISE_GROWTH * GUIDE_NOISE
-            left = not measured(self.model, groups.guide(), probes).relative <= limit
+            left = not measured(self.model, groups.guide(), probes).relative <= LEFT * GUIDE_NOISE
         if before is NOISELESS:
             return NOISELESS, left
         now = measured(self.model, groups, probes)
-        allowed = NOISE_GROWTH * max(self.noise, before.relevant(absolute))
-        return now, left or not now.relevant(absolute) <= allowed
+        allowed = LEFT * max(self.noise, before.that_matters(absolute))
+        return now, left or not now.that_matters(absolute) <= allowed
 
     def _estimate(
         self,
@@ -219,7 +218,7 @@ class Terms:
         return Estimate(groups, term, noise, wanted, floor)
 
     def _guided(self, term: Anchored, probes: np.ndarray) -> Anchored:
-        """The term with a guide, which has as many rows as moves need."""
+        """The term, guided by as many rows as its moves need."""
         batch, size = int(term.size), SMALLEST_BATCH
         num_rows = batch * float(term.scale)
         while size < NEARLY_ALL * batch:
@@ -230,7 +229,7 @@ class Terms:
             if not math.isfinite(noise):
                 break
             if noise <= GUIDE_NOISE:
-                # A few distant particles have most of the noise; the median is typical.
+                # A few particles far away have most of the noise; what is typical is accepted.
                 return replace(term, leader=leader._replace(noise=float(np.median(noises))))
             wanted = wanted_rows(size, noise, batch, GUIDE_NOISE)
             size = max(wanted, size + SPAN_BLOCK)
