@@ -13,13 +13,13 @@ import numpyro.distributions as dist
 
 import weighbridge as wb
 
-# By ``python -m benchmarks.references``, which says how; the errors are below 0.01.
+# Computed by ``python -m benchmarks.references``; the errors are below 0.01.
 SOFTMAX = -669.413
 MIXTURE = -625.361
 
 
 class Problem(NamedTuple):
-    """A model, its data, and the exact log evidence, or a reference that takes its place."""
+    """A model, its data, and the exact log evidence, or else a reference value."""
 
     model: wb.Model
     data: Any
@@ -41,7 +41,7 @@ def _bernoulli(p: Any, y: Any) -> Any:
 
 
 def beta_bernoulli() -> Problem:
-    """50 of 100 with a uniform prior: log B(51, 51)."""
+    """50 successes of 100 with a uniform prior: log B(51, 51)."""
     exact = 2 * math.lgamma(51) - math.lgamma(102)
     model = wb.Model({"p": dist.Beta(1.0, 1.0)}, _bernoulli)
     return Problem(model, np.repeat([0.0, 1.0], 50), exact)
@@ -52,7 +52,7 @@ def _normal(p: Any) -> Any:
 
 
 def normal_in_box() -> Problem:
-    """A 3-D standard normal in a box of side 20: 3 log(1/20), but for tails of 1e-23."""
+    """A 3-D standard normal in a box of side 20: 3 log(1/20), up to tails of 1e-23."""
     prior = dist.Uniform(-10.0, 10.0).expand([3]).to_event(1)
     return Problem(wb.Model({"x": prior}, total_log_likelihood=_normal), None, -3 * math.log(20))
 
@@ -114,8 +114,8 @@ def _log_gamma(p: Any) -> Any:
 def log_gamma() -> Problem:
     """The log-gamma problem of Beaujean & Caldwell (2013), arXiv:1304.7808, in [0, 1]^10.
 
-    Four modes of skewed and normal densities, each normalised: what is missing from 1 are tails
-    beyond the cube.
+    Four modes of skewed and normal densities, each normalised. The evidence is 1 minus the tails
+    outside the cube.
     """
     prior = dist.Uniform(0.0, 1.0).expand([10]).to_event(1)
     return Problem(wb.Model({"x": prior}, total_log_likelihood=_log_gamma), None, -2.2709e-5)
@@ -130,8 +130,8 @@ def _funnel(p: Any) -> Any:
 def funnel() -> Problem:
     """Neal's funnel in ten dimensions as the likelihood, in the box [-30, 30]^10.
 
-    v ~ N(0, 9), the others N(0, e^v) (Neal 2003, Annals of Statistics 31:705-767); the mass in
-    the box by quadrature over v.
+    v ~ N(0, 9), the others N(0, e^v) (Neal 2003, Annals of Statistics 31:705-767). The mass in
+    the box was computed by quadrature over v.
     """
     prior = dist.Uniform(-30.0, 30.0).expand([10]).to_event(1)
     return Problem(wb.Model({"x": prior}, total_log_likelihood=_funnel), None, -40.975649)
@@ -146,8 +146,8 @@ def _spike_and_slab(p: Any) -> Any:
 def spike_and_slab() -> Problem:
     """100 N(0, 0.01^2) + N(0, 0.1^2) in the box [-0.5, 0.5]^10, whose volume is 1: log 101.
 
-    A phase transition along the tempered path: the spike has all the mass at power 1 and none
-    to speak of before, where only luck finds it.
+    There is a phase transition along the tempered path: the spike has nearly all the mass at power
+    1, and nearly none at smaller powers, where particles find it only by luck.
     """
     prior = dist.Uniform(-0.5, 0.5).expand([10]).to_event(1)
     return Problem(wb.Model({"x": prior}, total_log_likelihood=_spike_and_slab), None, 4.615120)
@@ -172,7 +172,7 @@ def mixture() -> Problem:
 
 
 class Entry(NamedTuple):
-    """A problem by name: what tables call it, and how it is made."""
+    """A problem of the catalogue: its title in tables, and the function that makes it."""
 
     title: str
     build: Callable[[], Problem]

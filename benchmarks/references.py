@@ -1,13 +1,14 @@
-"""``python -m benchmarks.references``: log evidences of problems that have no exact one.
+"""``python -m benchmarks.references``: log evidences of problems without an exact value.
 
-Importance sampling, with many draws, from a proposal that covers the posterior; the estimate of Z
-is unbiased whatever the proposal, and its error is known from the weights.
+Importance sampling with many draws from a proposal that covers the posterior. The estimate of Z is
+unbiased for every proposal, and the weights give its error.
 
-Softmax regression has one mode: the proposal is a Student t around it with the curvature there.
-The mixture has 3! equal ones: Student t's around posterior draws of SMC, relabelled to one order,
-in log ratios of the weights, log variances and means; the proposal's density is the sum over all
-orders, so that a draw in the wrong order is no error. A tenth of the draws come from a t three
-times as wide, lest tails or a lesser mode be missed. SMC's own estimate is printed beside it.
+Softmax regression has one mode: the proposal is a Student t at the mode, with the curvature there.
+The mixture has 3! equal modes. Its proposal is a Student t with the mean and covariance of
+posterior draws of SMC, relabelled to one order, in log ratios of the weights, log variances and
+means. The proposal's density is the mean over all orders, so the order of a draw does not matter. A
+tenth of the draws come from a t that is three times as wide, so that tails and smaller modes are
+not missed. SMC's own estimate is printed too.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ DEGREES = 8.0
 
 
 def student(generator: np.random.Generator, count: int, centre: np.ndarray, factor: np.ndarray):
-    """Draws of a multivariate t with the factor of its scale matrix."""
+    """Draws of a multivariate t, given the Cholesky factor of its scale matrix."""
     normal = generator.standard_normal((count, len(factor)))
     shrink = np.sqrt(DEGREES / generator.chisquare(DEGREES, count))
     return centre + shrink[:, None] * (normal @ factor.T)
 
 
 def student_log_density(x: np.ndarray, centre: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """Its log density."""
+    """Log density of the multivariate t."""
     size = len(factor)
     squares = np.sum(np.linalg.solve(factor, (x - centre).T) ** 2, axis=0)
     constant = special.gammaln((DEGREES + size) / 2) - special.gammaln(DEGREES / 2)
@@ -55,7 +56,7 @@ def estimate(log_joint: Callable[[np.ndarray], np.ndarray], x: np.ndarray, log_q
 
 
 def batched(log_density: Callable[[jax.Array], jax.Array]) -> Callable[[np.ndarray], np.ndarray]:
-    """The density of many points, a thousand of them at a time."""
+    """The log density at many points, a thousand at a time."""
     of_all = jax.jit(jax.vmap(log_density))
     return lambda x: np.concatenate([np.asarray(of_all(b)) for b in np.split(x, len(x) // 1_000)])
 
@@ -80,7 +81,7 @@ def softmax() -> None:
 
 
 def mixture() -> None:
-    """Student t's around posterior draws, summed over the orders of the components."""
+    """Student t's fitted to posterior draws, averaged over the orders of the components."""
     problem = problems.mixture()
     result = wb.evidence(problem.model, problem.data, wb.SMC(), seed=0, progress=False)
     print("SMC:", result)
@@ -107,7 +108,7 @@ def mixture() -> None:
         log_weight = jax.nn.log_softmax(jnp.append(x[:2], 0.0))
         log_variance, mean = x[2:5], x[5:]
         scale = jnp.exp(0.5 * log_variance)
-        # Dirichlet(1) and InverseGamma(1, 1), each with the derivative of its logs.
+        # Dirichlet(1) and InverseGamma(1, 1), each with the Jacobian of its logs.
         prior = math.log(2) + jnp.sum(log_weight - log_variance - jnp.exp(-log_variance))
         prior += jnp.sum(dist.Normal(0.0, 2 * scale).log_prob(mean))
         each = log_weight + dist.Normal(mean, scale).log_prob(problem.data)
@@ -117,7 +118,7 @@ def mixture() -> None:
 
 
 def relabel(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """The same points with the components in another order, a map that keeps volumes."""
+    """The same points with the components in another order; the map preserves volumes."""
     logits = np.concatenate([x[:, :2], np.zeros((len(x), 1))], axis=1)[:, order]
     return np.concatenate(
         [logits[:, :2] - logits[:, 2:], x[:, 2:5][:, order], x[:, 5:][:, order]], axis=1

@@ -1,4 +1,4 @@
-"""Writing down what was measured, where and when."""
+"""Write measurements to files, with the date and the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def processor() -> str:
-    """The processor by its name."""
+    """The name of the processor."""
     for line in (
         Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
     ):
@@ -25,7 +25,7 @@ def processor() -> str:
 
 
 def environment() -> str:
-    """One line on date, machine and versions."""
+    """One line with date, machine and versions."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("jax", "numpy", "numpyro")
     )
@@ -44,7 +44,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write(name: str, title: str, body: str, folder: Path = RESULTS) -> None:
-    """Write one result file, and show it."""
+    """Write one result file, and print it."""
     folder.mkdir(parents=True, exist_ok=True)
     text = f"# {title}\n\n{environment()}\n\n{body}\n"
     (folder / f"{name}.md").write_text(text)
@@ -52,12 +52,12 @@ def write(name: str, title: str, body: str, folder: Path = RESULTS) -> None:
 
 
 def load(name: str, folder: Path = RESULTS) -> dict[str, Any]:
-    """What an earlier run measured, by key; empty if there is none."""
+    """The measurements of an earlier run, by key; empty if there is none."""
     path = folder / f"{name}.json"
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def save(name: str, records: dict[str, Any], folder: Path = RESULTS) -> None:
-    """Keep what was measured, for a later run to add to."""
+    """Save measurements, to which a later run may add."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")

@@ -1,4 +1,4 @@
-"""``make calibrate``: are the stated errors true? z = (estimate - exact) / std_error over seeds."""
+"""``make calibrate``: are stated errors right? z = (estimate - exact) / std_error over seeds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HEADER = (
 
 
 def measure(problem: problems.Problem, method: object, num_seeds: int) -> dict[str, list[str]]:
-    """Rows of the table: the answers, and the paths alone where a bridge may be the answer."""
+    """Rows of the table: the answers, and the paths alone if a bridge may be the answer."""
     wb.evidence(problem.model, problem.data, method, seed=0, progress=False)
     began = time.perf_counter()
     results = [
@@ -66,7 +66,7 @@ def measure(problem: problems.Problem, method: object, num_seeds: int) -> dict[s
 
 
 def summary(found: np.ndarray, exact: float, flagged: float, seconds: float) -> list[str]:
-    """What a row says of estimates and their stated errors."""
+    """The cells of a row, from estimates and their stated errors."""
     errors, stated = found[:, 0] - exact, found[:, 1]
     z = errors / stated
     return [
@@ -107,12 +107,12 @@ def main() -> None:
             for suffix, row in measure(problem, method, num_seeds).items():
                 known[f"{name} | {method_name}{suffix}"] = row
                 print(f"{name} | {method_name}{suffix}", *row, sep=" | ", flush=True)
-            report.save("calibration", known)  # a run that is cut short leaves what it has
+            report.save("calibration", known)  # results survive an interruption
             write([[*key.split(" | "), *row] for key, row in known.items()])
 
 
 def write(rows: list[list[str]]) -> None:
-    """The table so far, and how to read it."""
+    """Write the table so far, and how to read it."""
     num_tests = 2 * len(rows)
     body = (
         report.table(HEADER, rows)

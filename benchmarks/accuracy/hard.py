@@ -1,7 +1,7 @@
-"""``make bench-hard``: is SMC right, or does it say that it may not be?
+"""``make bench-hard``: is SMC right, or else flagged?
 
-A run is right when its error is within three stated ones. On problems that are known to mislead
-tempering a wrong answer must carry a flag; on the others a right one must not.
+A run is right if its error is at most three stated errors. On problems that are known to mislead
+tempering, a wrong answer must have a flag; on the others a right answer must not.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ HEADER = (
     "s a run",
 )
 TOLERANCE = 0.1
-# The second look's thresholds were chosen on seeds below this.
+# The thresholds of the second look were chosen with smaller seeds.
 FIRST_SEED = 1000
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The runs of one problem, as many seeds as the budget allows."""
+    """The runs of one problem, for as many seeds as the budget allows."""
     problem = problems.CATALOGUE[name].build()
     runs: list[dict[str, Any]] = []
     began = time.perf_counter()
@@ -71,7 +71,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def is_right(run: dict[str, Any]) -> bool:
-    """Within three stated errors; an error that is unknown is not one to be within."""
+    """Whether the error is within three stated errors; False if no error is stated."""
     return run["stated"] is not None and abs(run["error"]) <= 3 * run["stated"]
 
 
@@ -99,7 +99,7 @@ def row(name: str, record: dict[str, Any]) -> list[str]:
 
 
 def body(records: dict[str, Any], options: argparse.Namespace) -> str:
-    """Both tables and what follows from them."""
+    """Both tables, with the counts of silent errors and false flags."""
     parts = [
         f"`wb.evidence(model, data, wb.SMC(), tolerance={TOLERANCE}, "
         f"time_limit={options.time_limit:g})`, one core, the first seed with compilation. Seeds "

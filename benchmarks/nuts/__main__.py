@@ -52,7 +52,7 @@ def call(sampler: str, name: str, folder: str, cache: str) -> dict[str, float]:
 
 
 def measure(sampler: str, name: str, folder: str) -> dict[str, Any]:
-    """Cold, then twice with a cache, of which the second finds it filled."""
+    """One run without a cache, then two with a cache; the second of them finds it filled."""
     cache = str(Path(folder) / f"cache-{sampler}-{name}")
     cold = call(sampler, name, folder, "")
     call(sampler, name, folder, cache)

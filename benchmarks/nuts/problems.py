@@ -1,4 +1,4 @@
-"""Log densities on which NUTS is compared: coordinates that are standard normal a priori."""
+"""Log densities for the comparison of NUTS; their priors are standard normal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jax.scipy.special import ndtr
 class Problem:
     """A log-likelihood of a vector whose prior is standard normal, and how long to sample it.
 
-    After the first run there are ``num_runs`` more: a single warm-up may end with a lucky step
-    size, or an unlucky one.
+    After the first run there are ``num_runs`` more, since the step size after a single warm-up
+    may be good or bad by chance.
     """
 
     dimension: int
@@ -29,7 +29,7 @@ class Problem:
     num_runs: int = 5
 
     def log_density(self, position: Any) -> Any:
-        """Of the posterior, up to a constant."""
+        """Log density of the posterior, up to a constant."""
         return -0.5 * jnp.sum(position**2) + self.log_likelihood(position)
 
 
@@ -37,7 +37,7 @@ def normal() -> Problem:
     """50 coordinates with standard deviations from 0.1 to 10, rotated by a random matrix."""
     rng = np.random.default_rng(0)
     rotation = np.linalg.qr(rng.normal(size=(50, 50)))[0]
-    # Mild correlations: a diagonal metric is what all of them learn.
+    # The correlations are mild, because all samplers learn a diagonal metric.
     mixed = np.linalg.qr(np.eye(50) + 0.02 * rotation)[0]
     precision = mixed @ np.diag(np.logspace(-1, 1, 50) ** -2.0) @ mixed.T
     rest = precision - np.eye(50)
@@ -59,7 +59,7 @@ def logistic() -> Problem:
 
 
 def eight_schools() -> Problem:
-    """Rubin's eight schools, not centred; tau is half-Cauchy by its quantile function."""
+    """Rubin's eight schools, non-centred; tau is half-Cauchy, by its quantile function."""
     effects = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
     errors = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
@@ -91,7 +91,7 @@ def network(digits: Path) -> Problem:
 
 
 def problem(name: str, digits: Path) -> Problem:
-    """By its name."""
+    """The problem with a name."""
     if name == "network":
         return network(digits)
     return {"normal": normal, "logistic": logistic, "schools": eight_schools}[name]()

@@ -16,9 +16,10 @@ import numpy as np
 
 from benchmarks.nuts.problems import Problem, problem
 
-# From a seed to draws, gradients of the draws, and the seconds that they took.
+# A function from a seed to draws, their number of gradients, and their seconds.
 Run = Callable[[int], tuple[np.ndarray, float, float]]
-# From a key and a start to the state at which draws begin; from there to draws and gradients.
+# Warm: from a key and a start to the state after the warm-up. Draw: from there to draws and
+# numbers of gradients.
 Warm = Callable[[Any, Any], Any]
 Draw = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -106,7 +107,7 @@ def _chains(case: Problem, warm: Warm, draw: Draw) -> Run:
 
 
 def main() -> None:
-    # Before anything is computed: JAX makes its threads at the first call.
+    # Before any computation, because JAX starts its threads at the first call.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     sampler, name, folder, cache = sys.argv[1:]
     jax.config.update("jax_enable_x64", True)

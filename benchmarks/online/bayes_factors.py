@@ -48,7 +48,7 @@ def _log_likelihood(parameters: Any, row: Any, *, num_features: int) -> Any:
 
 
 def build(num_features: int) -> wb.Model:
-    """The linear model that sees the first features alone."""
+    """The linear model that uses the first features only."""
     prior = {
         "w": dist.Normal(0.0, 1.0).expand([num_features]).to_event(1),
         "b": dist.Normal(0.0, 1.0),
@@ -60,7 +60,7 @@ MODELS = {"all": build(ALL), "fewer": build(FEWER)}
 
 
 def simulate(seed: int, num_rows: int) -> dict[str, np.ndarray]:
-    """A stream; of every other one the last features do not matter."""
+    """A stream; for every other seed the last features have no effect."""
     matter = ALL if seed % 2 == 0 else FEWER
     data = wb.zoo.linear.simulate(num_rows, num_features=matter, seed=seed)
     more = np.random.default_rng([seed, 1]).standard_normal((num_rows, ALL - matter))
@@ -119,7 +119,7 @@ def line(label: str, error: np.ndarray, stated: np.ndarray) -> list[str]:
 
 
 def describe(runs: dict[str, Any]) -> str:
-    """What was measured, in words and a table."""
+    """The measurements, in words and a table."""
     error = np.array([run["error"] for run in runs.values()])
     stated = np.array([run["stated"] for run in runs.values()])
     rows = next(iter(runs.values()))["rows"]
@@ -149,7 +149,7 @@ def describe(runs: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, and write down what was found."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--chunks", type=int, default=40)

@@ -33,7 +33,7 @@ DEMO_ROWS = 2_500
 
 
 def pieces(data: Any, size: int) -> Iterable[Any]:
-    """Chunks of an array, or of a dict of them."""
+    """Chunks of an array, or of a dict of arrays."""
     count = len(data["y"]) if isinstance(data, dict) else len(data)
     for start in range(0, count, size):
         part = slice(start, start + size)
@@ -41,7 +41,7 @@ def pieces(data: Any, size: int) -> Iterable[Any]:
 
 
 def false_alarms() -> dict[str, Any]:
-    """Alarms on stationary streams; those at the larger rate hold those at the smaller one."""
+    """Alarms on stationary streams; those at the smaller rate are among those at the larger."""
     gaussian, linear = wb.zoo.gaussian.model(), wb.zoo.linear.model()
     changes = wb.Changes(false_alarm_rate=max(RATES))
     problems = {
@@ -151,7 +151,7 @@ def power_table(found: dict[str, Any]) -> str:
 
 
 def body(found: dict[str, Any]) -> str:
-    """The tables, with what was measured."""
+    """The tables, with descriptions of the measurements."""
     sections: Sequence[str] = (
         "## False alarms on stationary streams\n\n"
         f"{STREAM_ROWS:,} rows a stream in chunks of {CHUNK}, SGAIS with 4 islands of 16 "

@@ -1,9 +1,9 @@
-"""The annotated series of the Turing change point dataset that river ships, and who finds what.
+"""Change detectors on the annotated series of the Turing change point dataset in river.
 
-Precision, recall and F1 are those of van den Burg & Williams (2020), arXiv:2003.06222: a change is
-found if a detection lies within five rows of it, each detection counts for one change only, the
-first row counts as a change that everybody finds, precision is against the changes of all
-annotators together, and recall is the mean over annotators.
+Precision, recall and F1 are those of van den Burg & Williams (2020), arXiv:2003.06222. A change is
+found if a detection lies within five rows of it; each detection counts for one change only. The
+first row counts as a change that every detector finds. Precision uses the changes of all annotators
+together; recall is the mean over annotators.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import weighbridge as wb
 from benchmarks import report
 
 MARGIN = 5
-# What was chosen beforehand, for all series alike.
+# Settings for all series, chosen beforehand.
 CHUNK = 10
 CHANGES = wb.Changes(false_alarm_rate=1e-3, policy="restart", min_rows=20)
 METHOD = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=CHUNK)
-# Expected rows between changes, of the Bayesian online detector.
+# Expected rows between changes, for the Bayesian online detector.
 RUN_LENGTH = 100.0
 
 Series = tuple[np.ndarray, dict[str, list[int]]]
@@ -34,8 +34,9 @@ Series = tuple[np.ndarray, dict[str, list[int]]]
 def load() -> dict[str, Series]:
     """Standardised series, rows x columns, and the changes that each annotator saw.
 
-    River ships two of them before the dataset's own thinning, to which the annotations refer:
-    every third day of Apple (closing price and volume), every tenth of Brent from 2000 on.
+    The annotations refer to thinned series, but two series in river are not thinned. They are
+    thinned here: every third day of Apple (closing price and volume), and every tenth day of Brent
+    from 2000 on.
     """
     from river.drift import datasets
 
@@ -80,7 +81,7 @@ def normal_model(columns: int) -> wb.Model:
 
 
 def _normal(parameters: Any, row: Any) -> Any:
-    scale = parameters["scale"] + 1e-3  # series with flat stretches have no density otherwise
+    scale = parameters["scale"] + 1e-3  # constant stretches have an infinite density otherwise
     squares = ((row - parameters["mean"]) / scale) ** 2
     return jnp.sum(-0.5 * squares - jnp.log(scale) - 0.5 * math.log(2 * math.pi))
 
@@ -93,7 +94,7 @@ def weighbridge(values: np.ndarray) -> list[int]:
 
 
 def of_river(make: Callable[[], Any]) -> Callable[[np.ndarray], list[int]]:
-    """A detector of river, at its defaults, on every column by itself."""
+    """A detector of river with its defaults, on every column separately."""
 
     def detect(values: np.ndarray) -> list[int]:
         found = set()
@@ -111,7 +112,7 @@ def of_river(make: Callable[[], Any]) -> Callable[[np.ndarray], list[int]]:
 def bayesian_online(values: np.ndarray) -> list[int]:
     """Adams & MacKay (2007), arXiv:0710.3742, with normal-inverse-gamma columns.
 
-    A change is where the most probable run began, whenever that is another place than before.
+    Changes are the starts of the most probable runs, over all rows.
     """
     rows, columns = values.shape
     mean = np.zeros((1, columns))
@@ -160,7 +161,7 @@ def detectors() -> dict[str, Callable[[np.ndarray], list[int]]]:
 
 
 def hits(true: Sequence[int], found: Sequence[int]) -> int:
-    """Changes that have a detection within the margin, each detection used once."""
+    """The number of changes with a detection within the margin; each detection counts once."""
     left, count = sorted(set(found)), 0
     for row in sorted(set(true)):
         near = [guess for guess in left if abs(guess - row) <= MARGIN]

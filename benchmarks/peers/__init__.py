@@ -1,1 +1,1 @@
-"""Accuracy per second beside other tools: one adapter a tool, one process a measurement."""
+"""Accuracy per second beside other tools: one adapter per tool, one process per measurement."""

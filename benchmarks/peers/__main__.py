@@ -1,8 +1,7 @@
 """``make bench-peers``: weighbridge and its peers on problems with a known evidence.
 
-Each tool runs on each problem in processes of its own, on one core, one after the other. What was
-measured is kept after every pair of problem and tool, so that a run that was cut short goes on
-with ``--merge``.
+Each tool runs on each problem in its own processes, on one core, one after the other. Results are
+saved after every pair of problem and tool: an interrupted run continues with ``--merge``.
 """
 
 from __future__ import annotations

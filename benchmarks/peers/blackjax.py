@@ -1,10 +1,11 @@
-"""BlackJAX: adaptive tempered SMC, its random walk tuned from the particles.
+"""BlackJAX: adaptive tempered SMC, with a random walk that is tuned from the particles.
 
-The library leaves the inner kernel to its user. This is the one of its guide to tuning (a normal
-proposal with the particles' covariance, ``inner_kernel_tuning``), as a random walk with the usual
+In BlackJAX the user chooses the inner kernel. Here it is that of its guide to tuning (a normal
+proposal with the particles' covariance, ``inner_kernel_tuning``): a random walk with the usual
 scale 2.38 / sqrt(d), the default ten moves and a target ESS of one half. HMC with the particles'
-covariance as its metric was tried as well (ten leapfrog steps): 1.3 to 30 times slower, over the
-limit on softmax regression, and nearer only on the funnel. It states no error.
+covariance as its metric was tried too (ten leapfrog steps). It was 1.3 to 30 times slower, exceeded
+the time limit on softmax regression, and was more accurate only on the funnel. BlackJAX states no
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from benchmarks.peers.tools import Answer, Run
 
 NUM_PARTICLES = 2_000
 TARGET_ESS = 0.5
-# As the others: the log-likelihood of 10,000 rows leaves single precision no third digit.
+# Double precision like the others: in single precision the log-likelihood of 10,000 rows has no
+# correct third decimal.
 jax.config.update("jax_enable_x64", True)
 
 

@@ -1,7 +1,7 @@
-"""BlackJAX: nested slice sampling, with the number of slice steps that its documentation asks for.
+"""BlackJAX: nested slice sampling, with the number of slice steps from its documentation.
 
-500 live points, a tenth of them replaced at once; it stops when the live points hold less than a
-twentieth of the evidence (exp(-3)). The error is the spread over simulated shrinkages.
+500 live points, a tenth of them replaced at once. It stops when the live points hold less than a
+fraction exp(-3), a twentieth, of the evidence. The error is the spread over simulated shrinkages.
 """
 
 from __future__ import annotations

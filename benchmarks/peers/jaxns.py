@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it switches on double precision, and says so
+    warnings.simplefilter("ignore")  # it enables double precision, with a warning
     from jaxns.core import NestedSampler
     from jaxns.model import Model
     from jaxns.priors import Prior
@@ -19,7 +19,7 @@ from benchmarks.peers.tools import Answer, Run
 
 
 def prepare(name: str, data: Data) -> Run:
-    """One sampler for all seeds, so that later ones find it compiled."""
+    """One sampler for all seeds, so that it is compiled once."""
     target = jax_target(name, data)
     size = target.dimension
 

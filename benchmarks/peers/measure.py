@@ -1,4 +1,4 @@
-"""One measurement: a tool on a problem in processes of its own, on one core, with a time limit."""
+"""One measurement: a tool on a problem in its own processes, on one core, with a time limit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ENVIRONMENTS = ROOT / ".venv-peers"
 
 
 class Limits(NamedTuple):
-    """How long a measurement may take.
+    """Limits of a measurement.
 
     Attributes:
         run: seconds for one run, imports and compilation included.
-        budget: seconds after which no further seed is begun.
+        budget: seconds after which no further seed is started.
         core: the processor to run on.
     """
 
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
 
 def interpreter(tool: Tool) -> Path:
-    """The Python that has the tool."""
+    """The Python interpreter of the tool's environment."""
     if not tool.environment:
         return Path(sys.executable)
     return ENVIRONMENTS / tool.environment / "bin" / "python"
@@ -60,7 +60,7 @@ def variables(cache: Path) -> dict[str, str]:
 
 
 class OverrunError(Exception):
-    """A run took longer than it may."""
+    """A run exceeded its time limit."""
 
 
 class ToolError(Exception):
@@ -70,7 +70,7 @@ class ToolError(Exception):
 def events(
     name: str, problem: str, data: Path, seeds: int, cache: Path, limits: Limits
 ) -> Generator[tuple[float, dict[str, Any]], None, None]:
-    """What a worker says, each with the seconds since its start; closing this ends the worker."""
+    """The events of a worker, each with the seconds since its start; closing ends the worker."""
     command = [str(interpreter(TOOLS[name])), "-m", "benchmarks.peers.worker"]
     command += [name, problem, str(data), "--seeds", str(seeds), "--core", str(limits.core)]
     began = time.perf_counter()
@@ -136,7 +136,7 @@ def measure(name: str, problem: str, data: Path, seeds: int, limits: Limits) -> 
 
 
 def warm_up(name: str, limits: Limits) -> str | None:
-    """Import a tool once, so that its files are in memory; what is wrong, if it cannot be."""
+    """Import a tool once, to load its files into memory; returns the error, or None."""
     if not interpreter(TOOLS[name]).exists():
         return f"{interpreter(TOOLS[name])} does not exist: make bench-peers installs it"
     with tempfile.TemporaryDirectory() as folder:
@@ -151,7 +151,7 @@ def warm_up(name: str, limits: Limits) -> str | None:
 
 
 def versions(name: str) -> dict[str, str]:
-    """Versions of the packages of a tool, as its own environment knows them."""
+    """Versions of the packages of a tool, in its own environment."""
     code = "import importlib.metadata as m, json, sys; print(json.dumps("
     code += "{name: m.version(name) for name in sys.argv[1:]}))"
     command = [str(interpreter(TOOLS[name])), "-c", code, *TOOLS[name].packages]

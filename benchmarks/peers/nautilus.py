@@ -15,7 +15,7 @@ from benchmarks.peers.tools import Answer, Run
 
 
 def prepare(name: str, data: Data) -> Run:
-    """One sampler a seed."""
+    """One sampler for each seed."""
     target = numpy_target(name, data)
 
     def run(seed: int) -> Answer:

@@ -9,7 +9,7 @@ from benchmarks.peers.tools import Answer, Run
 
 
 def prepare(name: str, data: Data) -> Run:
-    """SMC with its defaults, islands added until the stated error is a tenth of a nat."""
+    """SMC with its defaults; islands are added until the stated error is 0.1 nats."""
     problem = problems.CATALOGUE[name].build()
     method = wb.SMC()
 

@@ -21,7 +21,7 @@ LENGTH = 100
 
 
 def prepare(name: str, data: Data) -> Run:
-    """One sampler a seed; the likelihood is vectorised over particles."""
+    """One sampler for each seed; the likelihood is vectorised over particles."""
     target = numpy_target(name, data)
 
     class Prior(distributions.ProbDist):  # type: ignore[misc]

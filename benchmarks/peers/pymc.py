@@ -1,8 +1,9 @@
-"""PyMC: ``sample_smc`` with its defaults, on models as PyMC writes them.
+"""PyMC: ``sample_smc`` with its defaults, on models in PyMC's own language.
 
-The default is two chains (or one for each core) of 2,000 particles; on one core that is two, one
-after the other. Each chain states a log marginal likelihood; the answer is the log of their mean.
-It states no error. Installed by pip, PyTensor compiles with the C compiler and without BLAS.
+The default is two chains (or one for each core) of 2,000 particles; on one core these are two, one
+after the other. Each chain gives a log marginal likelihood; the answer is the log of the mean of
+the marginal likelihoods. PyMC states no error. Installed by pip, PyTensor compiles with the C
+compiler and without BLAS.
 """
 
 from __future__ import annotations

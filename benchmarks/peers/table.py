@@ -1,4 +1,4 @@
-"""The tables of what was measured."""
+"""The tables of the measurements."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ GOALS = (
     "fastest JAX peer cold s",
     "fastest NumPy peer cold s",
 )
-# A load above this before a measurement means that something else was running.
+# A higher load before a measurement means that other work was running.
 BUSY = 1.5
 RIGHT = 0.3
 
 
 class Summary:
-    """The figures of one tool on one problem; NaN where there is none."""
+    """The numbers of one tool on one problem; unknown numbers are NaN."""
 
     def __init__(self, record: dict[str, Any], exact: float) -> None:
         runs = record["runs"]
@@ -91,7 +91,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def _best(summaries: dict[str, Summary], field: str, names: list[str]) -> str:
-    """The fastest of some tools, by name, with its error."""
+    """The fastest of some tools: its time, name and error."""
     known = [name for name in names if math.isfinite(getattr(summaries[name], field))]
     if not known:
         return "none"

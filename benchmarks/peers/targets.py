@@ -1,8 +1,8 @@
-"""The problems of ``benchmarks.problems`` as their peers want them: functions of plain arrays.
+"""The problems of ``benchmarks.problems`` for other tools: functions of plain arrays.
 
-A density is written once and runs on NumPy, vectorised over the leading axes, or on JAX. Nothing
-here imports weighbridge, which the environments of the peers do not have; the data come from a
-file.
+A density is written once and runs in NumPy, vectorised over the leading axes, or in JAX. Nothing
+here imports weighbridge, because the environments of the tools do not have it; the data come
+from a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 Data = Mapping[str, np.ndarray]
 LOG_TWO_PI = math.log(2 * math.pi)
-# Numbers in a temporary array at most; a larger one leaves the cache, and at 10,000 rows memory.
+# The most numbers of a temporary array: a larger one exceeds the cache, and later the memory.
 BLOCK = 2**20
 
 
@@ -28,7 +28,7 @@ class Target:
     Attributes:
         dimension: number of parameters d.
         prior: normal, box or mixture.
-        low, high: of the box.
+        low, high: bounds of the box.
         likelihood: ``likelihood(theta [..., d], data, xp) -> [...]``.
         data: the observations.
         xp: numpy or jax.numpy.
@@ -169,7 +169,7 @@ def _mixture_log_prior(theta: Any, xp: Any) -> Any:
     logits, log_variance, mean = theta[..., :2], theta[..., 2:5], theta[..., 5:]
     kept = -xp.logaddexp(0.0, logits)  # log(1 - break)
     taken = logits + kept
-    # Beta(1, 2) and Beta(1, 1), each with the derivative break (1 - break) of its logit.
+    # Beta(1, 2) and Beta(1, 1), each with the Jacobian break (1 - break) of its logit.
     weights = math.log(2.0) + 2 * kept[..., 0] + taken[..., 0] + kept[..., 1] + taken[..., 1]
     variances = xp.sum(-log_variance - xp.exp(-log_variance), axis=-1)
     squares = 0.25 * mean**2 * xp.exp(-log_variance)
@@ -220,7 +220,7 @@ def numpy_target(name: str, data: Data) -> Target:
 
 
 def jax_target(name: str, data: Data) -> Target:
-    """The problem in JAX, in the precision that is switched on."""
+    """The problem in JAX, in the precision that is enabled."""
     import jax.numpy as jnp
     from jax.scipy import special
 

@@ -1,4 +1,4 @@
-"""The tools that are compared, and what the driver must know of them without importing them."""
+"""The tools that are compared, and the facts that the driver needs without importing them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class Answer(NamedTuple):
-    """What one run of a tool says.
+    """The result of one run of a tool.
 
     Attributes:
         log_evidence: in nats.
-        std_error: as the tool states it; NaN if it states none.
-        flags: its own warnings that the result is not to be trusted; None if it has no such thing.
+        std_error: as stated by the tool; NaN if it states none.
+        flags: the tool's own warnings about the result; None if it never gives any.
     """
 
     log_evidence: float
@@ -21,18 +21,18 @@ class Answer(NamedTuple):
 
 
 Run = Callable[[int], Answer]
-"""An adapter's ``prepare(problem, data)`` returns one of these: from a seed to an answer."""
+"""What an adapter's ``prepare(problem, data)`` returns: a function from a seed to an answer."""
 
 
 class Tool(NamedTuple):
     """One tool.
 
     Attributes:
-        title: what the table calls it.
+        title: its name in the table.
         environment: folder of its virtual environment below ``.venv-peers``; empty for ours.
-        packages: whose versions are reported.
-        language: jax, or numpy for those that compile nothing or little.
-        keeps_compiled: whether it keeps compiled code on disk unless told not to.
+        packages: packages whose versions are reported.
+        language: jax, or numpy for tools that compile nothing or little.
+        keeps_compiled: whether it caches compiled code on disk by default.
         ours: whether it is this library.
     """
 

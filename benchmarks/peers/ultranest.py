@@ -19,7 +19,7 @@ MANY_DIMENSIONS = 20
 
 
 def prepare(name: str, data: Data) -> Run:
-    """One sampler a seed."""
+    """One sampler for each seed."""
     target = numpy_target(name, data)
     names = [f"x{index}" for index in range(target.dimension)]
     logging.getLogger("ultranest").setLevel(logging.WARNING)

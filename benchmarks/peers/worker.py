@@ -1,8 +1,8 @@
 """One tool on one problem in a process of its own: ``python -m benchmarks.peers.worker``.
 
-Writes one line of JSON for each event, so that what was measured is kept when a later run takes
-too long: when the tool was imported, and for each seed its answer and how long it took. The first
-seed pays for setting up and compiling, the others find it done.
+Writes one line of JSON for each event: when the tool was imported, and for each seed the answer and
+its time. Earlier results are thus kept if a later run takes too long. The time of the first seed
+includes set-up and compilation; that of the others does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 
 
 def say(channel: int, **event: object) -> None:
-    """One line for the driver."""
+    """Write one line for the driver."""
     os.write(channel, (json.dumps(event) + "\n").encode())
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})  # before any library counts the processors
-    # Some tools print; the driver's lines go where only they go.
+    # Some tools print to standard output, so the driver's lines have a channel of their own.
     channel = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     adapter = importlib.import_module(f"benchmarks.peers.{options.tool}")

@@ -9,7 +9,7 @@ from benchmarks.sgais.tables import Record, median, summarise
 from weighbridge.plots.canvas import save_figure, styles, write_out_numbers
 from weighbridge.plots.surface import panels
 
-# Where a logarithmic axis of errors begins.
+# The lower end of a logarithmic axis of errors.
 SMALLEST_DRAWN = 1e-6
 
 
@@ -47,7 +47,7 @@ def draw_curves(curves: dict[str, list[Record]], path: Path) -> None:
             found, runs = summarise(record), record["runs"]
             heights["per row"].append(median(run["answer"] for run in runs) / record["rows"])
             heights["error"].append(max(found["answer"], SMALLEST_DRAWN))
-            # Not all have a second run: what all have is the first, which compiles.
+            # Some have no second run, so the time is that of the first run, which compiles.
             heights["seconds"].append(found["first"])
             heights["steps"].append(median(run["steps"] for run in runs))
         rows = [record["rows"] for record in points]

@@ -1,10 +1,9 @@
 """``make bench-sgais``: the evidence of up to a million rows, its error, its time and its memory.
 
-Every row of the tables is measured in a process of its own, so that its first answer is that of a
-fresh one, compilation included and no program taken from the disk. ``--only`` takes names of rows
-or beginnings of them (linear-1e6, mixture, stream, compare-softmax-smc); ``--merge`` keeps what
-earlier runs measured, and the references that they found; with ``--more`` their seeds too, and only
-those that are missing are run.
+Every row of the tables is measured in a process of its own. Its first answer therefore includes
+compilation, without a disk cache. ``--only`` takes names of rows or beginnings of names
+(linear-1e6, mixture, stream, compare-softmax-smc); ``--merge`` keeps the results of earlier runs
+and their references; ``--more`` keeps their seeds too, and runs only the missing seeds.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from weighbridge.models.exchangeable import log_num_labellings
 
 NAME = "sgais"
 CHUNK = 500
-# Updates of a stream whose time is averaged: around 10,000 rows, and the last ones.
+# The time of updates is averaged in two windows: around 10,000 rows, and at the end.
 EARLY, WINDOW = 20, 20
-# A row that is not done when this many times its time limit is over, and a minute, is ended.
+# A row is ended after this many times its time limit, plus a minute.
 PATIENCE = 1.2
 
 
 def known(value: float) -> float | None:
-    """A number for a file in which there is no NaN."""
+    """A number for JSON, which has no NaN: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 
 def describe(result: wb.Evidence, seconds: float) -> dict[str, Any]:
-    """What is kept of a run."""
+    """The record of a run."""
     found = result.diagnostics
     steps = len(result.trace.power) if "power" in result.trace else result.trace.annealing_steps
     return {
@@ -91,7 +90,7 @@ def run_stream(row: Row, model: wb.Model, data: Any, seed: int) -> dict[str, Any
     began = time.perf_counter()
     result = online.result()
     at_end = time.perf_counter() - began
-    # A stream too short for both windows is a trial: its quarters do.
+    # In a trial with a stream that is too short for both windows, quarters are used.
     quarter = len(seconds) // 4
     width = max(min(WINDOW, quarter), 1)
     first = EARLY - width // 2 if quarter > EARLY else quarter
@@ -106,7 +105,7 @@ def run_stream(row: Row, model: wb.Model, data: Any, seed: int) -> dict[str, Any
 
 
 def find_reference(row: Row, problem: Problem, data: Any) -> dict[str, Any]:
-    """The log evidence to compare with, and Laplace's; what SMC must find is not here yet."""
+    """The reference log evidence, and that of Laplace; references by SMC are computed later."""
     found: dict[str, Any] = {}
     reference = None
     if row.reference == "exact":
@@ -126,7 +125,7 @@ def find_reference(row: Row, problem: Problem, data: Any) -> dict[str, Any]:
 
 
 def earlier_reference(records: dict[str, Any], row: Row, rows: int) -> dict[str, Any] | None:
-    """That of another row, or of an earlier run, on the same data."""
+    """The reference of another row or an earlier run on the same data, if there is one."""
     for record in records.values():
         same = (record["problem"], record["rows"]) == (row.problem, rows)
         found = record.get("reference", {})
@@ -139,7 +138,7 @@ def earlier_reference(records: dict[str, Any], row: Row, rows: int) -> dict[str,
 def ask_smc(
     row: Row, problem: Problem, record: dict[str, Any], options: argparse.Namespace, seconds: float
 ) -> None:
-    """SMC on exact targets, as the reference or to check it on fewer rows."""
+    """Run SMC on exact targets, as the reference or to check the reference on fewer rows."""
     found = record.setdefault("reference", {})
     if row.reference == "SMC" and "value" not in found:
         data = problem.simulate(record["rows"])
@@ -166,9 +165,9 @@ def measure(
     records: dict[str, Any],
     before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One row: the first seed, the reference, the other seeds, and last what SMC must find.
+    """One row: the first seed, the reference, the other seeds, and last the runs of SMC.
 
-    Of a record from before, on as many rows, the runs and the reference are kept.
+    The runs and the reference of an earlier record on the same number of rows are kept.
     """
     startup = time.time() - options.began
     began = time.perf_counter()
@@ -205,7 +204,7 @@ def measure(
 
 
 def work(name: str, options: argparse.Namespace) -> None:
-    """Measure one row in this process, and keep what there is after every run."""
+    """Measure one row in this process, and save the record after every run."""
     records = report.load(NAME, options.output)
     earlier = dict(records)
 
@@ -233,7 +232,7 @@ def send(name: str, options: argparse.Namespace) -> str:
 
 
 def attempt(name: str, options: argparse.Namespace, hopeless: set[str]) -> None:
-    """One row, unless it is hopeless because one with fewer data rows was."""
+    """Measure one row, unless the same with fewer data rows already took too long."""
     row, records = ROWS[name], report.load(NAME, options.output)
     before = records.get(name)
     too_long = [other for other in smaller_rows(name) if other in hopeless]
@@ -242,7 +241,7 @@ def attempt(name: str, options: argparse.Namespace, hopeless: set[str]) -> None:
         return
     records = report.load(NAME, options.output)
     kept = options.more and before is not None
-    if records.get(name) == before and not kept:  # of this attempt there is nothing
+    if records.get(name) == before and not kept:  # this attempt left no record
         rows = min(row.rows, options.rows or row.rows)
         records[name] = {"problem": row.problem, "rows": rows, "runs": []}
         hopeless.add(name)
@@ -250,12 +249,12 @@ def attempt(name: str, options: argparse.Namespace, hopeless: set[str]) -> None:
     report.save(NAME, records, options.output)
 
 
-# Options of the whole that the process of a row needs too.
+# Options that are passed on to the process of a row.
 PASSED_ON = ("seeds", "rows", "time-limit", "smc-seeds", "smc-rows", "output")
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """The options of the command line."""
     found = argparse.ArgumentParser(
         prog="benchmarks.sgais.headline",
         description=__doc__,
@@ -290,7 +289,7 @@ def main(arguments: list[str] | None = None) -> None:
     hopeless: set[str] = set()
     for name in chosen:
         attempt(name, options, hopeless)
-        # What there is so far, without showing it each time.
+        # Write the tables so far, without printing them.
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
             write(options.output)
         print(
@@ -300,7 +299,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def write(folder: Path) -> None:
-    """Tables and figures of all that was measured."""
+    """Write tables and figures of all measurements."""
     records = report.load(NAME, folder)
     figures.draw(records, folder)
     report.write(NAME, "SGAIS to a fraction of a nat", tables.body(records), folder)

@@ -14,13 +14,14 @@ from scipy import special, stats
 
 import weighbridge as wb
 
-# The first two features of the logistic regression differ by noise of this size: only the sum of
-# their slopes is known, and along the difference the posterior is a product of two Student t's
-# whose centres lie apart: broad, flat on top, and with heavy tails.
+# The first two features of the logistic regression differ by noise of this size, so the data only
+# inform about the sum of their slopes. Along the difference the posterior is a product of two
+# Student t's with different centres: broad, flat on top, and with heavy tails.
 COLLINEAR = 0.002
 INTERCEPT = -0.5
 SLOPES = np.array([2.5, 2.5, 0.3, -1.2])
-# Those with the horseshoe prior, whose scales stay nearly as wide, and as skewed, as their prior.
+# Slopes with the horseshoe prior; the posterior of their scales is nearly as wide and skewed as
+# the prior.
 SPARSE_SLOPES = np.array([0.6, -0.4, 0.1, -0.1, 0.1, 0.2, -1.0])
 DEGREES = 3.0
 INTERCEPT_SCALE = 2.0
@@ -30,8 +31,8 @@ class Problem(NamedTuple):
     """A model, how its rows are made, and a point from which Newton's method finds the mode.
 
     Attributes:
-        model: of the rows.
-        simulate: so many rows.
+        model: the model of the rows.
+        simulate: a function that makes a number of rows.
         start: named parameters near the mode; None for the centre of the unconstrained space.
     """
 
@@ -100,7 +101,7 @@ def _logistic(parameters: Any, row: Any) -> Any:
 
 
 def simulate_shrinkage(num_rows: int, seed: int = 1) -> dict[str, np.ndarray]:
-    """Rows of the logistic regression; the first two features nearly the same."""
+    """Rows of the logistic regression; the first two features are nearly equal."""
     of_features, of_labels = np.random.default_rng(seed).spawn(2)
     features = of_features.standard_normal((num_rows, len(SLOPES) + len(SPARSE_SLOPES)))
     features[:, 1] = features[:, 0] + COLLINEAR * features[:, 1]
@@ -124,8 +125,8 @@ def slopes_model() -> wb.Model:
 def log_prior_of_slopes(position: np.ndarray) -> np.ndarray:
     r"""Log prior of intercept and slopes with all scales integrated out, one for each point.
 
-    A local scale in closed form (Carvalho, Polson & Scott 2010, Biometrika 97:465-480), the
-    common one, tau, by quadrature:
+    The local scales are integrated in closed form (Carvalho, Polson & Scott 2010, Biometrika
+    97:465-480), the common scale tau by quadrature:
 
     .. math:: p(b | \tau) = \frac{e^u E_1(u)}{\tau \sqrt{2 \pi^3}}, \qquad u = b^2 / 2\tau^2
     """
@@ -138,7 +139,7 @@ def log_prior_of_slopes(position: np.ndarray) -> np.ndarray:
     half_cauchy = np.log(2 * tau[..., 0] / (np.pi * (1 + tau[..., 0] ** 2)))
     each = np.log(_scaled_exponential_integral(sparse**2 / (2 * tau**2)) / tau)
     height = np.sum(each - 0.5 * np.log(2 * np.pi**3), axis=-1) + half_cauchy
-    # The trapezoidal rule: what is beyond the ends is nothing, so it is far better than its order.
+    # Trapezoidal rule; the integrand vanishes at both ends, so it is far better than its order.
     found += special.logsumexp(height, axis=0) + np.log(log_tau[1] - log_tau[0])
     return np.asarray(found)
 

@@ -82,7 +82,7 @@ def accuracy() -> str:
 
 
 def stability() -> str:
-    """Evidence per row over seeds where no exact value is known."""
+    """Evidence per row over seeds, for models without an exact value."""
     problems = {
         "softmax, 10 features, 4 classes": (
             wb.zoo.logistic.model(),
@@ -106,7 +106,7 @@ def stability() -> str:
 
 
 def speed(clock: CompileClock) -> str:
-    """Wall clock against the same number of row gradients, compile apart, cost of an update."""
+    """Run time against that of as many row gradients, compile time, and cost of an update."""
     model = wb.zoo.linear.model()
     data = wb.zoo.linear.simulate(NUM_ROWS, seed=0)
     other = wb.zoo.linear.simulate(NUM_ROWS, seed=1)
@@ -162,7 +162,7 @@ def speed(clock: CompileClock) -> str:
 def _row_gradients(
     model: wb.Model, data: dict[str, np.ndarray], count: int, num_particles: int, num_rows: int
 ) -> float:
-    """Time of so many row gradients alone, some particles on some rows at a time."""
+    """Time of ``count`` row gradients alone, some particles on some rows at a time."""
     with jax.enable_x64(True):
         rows = Rows({name: column[:num_rows] for name, column in data.items()}, np.ones(num_rows))
         calls = round(count / (num_particles * num_rows))

@@ -1,9 +1,9 @@
 """What ``benchmarks.sgais.headline`` compares with: the mode, Laplace, importance sampling, SMC.
 
-All of them use the likelihood of all rows, in blocks, and nothing of SGAIS but its sums of second
-order. Importance sampling draws from the Gaussian at the mode, whose weights are nearly even where
-there are many rows; of components that may be permuted it sees one labelling, and counts it K!
-times, which is right where components are well apart.
+All of them use the likelihood of all rows, in blocks. Of SGAIS they use only its second-order sums.
+Importance sampling draws from the Gaussian at the mode; with many rows its weights are nearly
+equal. For K exchangeable components it samples one labelling and multiplies by K!, which is right
+if the components are well separated.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from weighbridge.models.exchangeable import log_num_labellings
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import BLOCK_ROWS, Rows
 
-# Points at which the likelihood is computed in one go.
+# Points at which the likelihood is computed at once.
 POINTS_AT_ONCE = 16
-# Rows times draws of importance sampling, and the most draws.
+# The number of rows times draws of importance sampling, and the most draws.
 BUDGET, MOST_DRAWS = 256_000_000, 16_384
-# Seeds of SMC are none of those that SGAIS is measured with.
+# The first seed of SMC; these seeds differ from those of the SGAIS runs.
 FIRST_SEED = 1000
 MAX_NEWTON_STEPS = 200
-# The smallest curvature that a Newton step believes, and the longest step.
+# The smallest curvature that a Newton step uses, and the longest step.
 LEAST_CURVATURE, LONGEST_STEP = 1e-3, 3.0
 
 
 class Reference(NamedTuple):
-    """A log evidence to compare with, its standard error, and how it was got."""
+    """A log evidence to compare with, its standard error, and how it was computed."""
 
     value: float
     error: float
@@ -51,14 +51,14 @@ class Reference(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """Where the log density is highest, its height there, and its curvature (negative definite)."""
+    """The position of the mode, and the log density and its curvature (negative definite) there."""
 
     position: np.ndarray
     height: float
     curvature: np.ndarray
 
     def laplace(self) -> float:
-        """log f + D/2 log 2 pi - 1/2 log |-H|; NaN where the curvature is no maximum's."""
+        """log f + D/2 log 2 pi - 1/2 log |-H|; NaN if -H is not positive definite."""
         curvatures = np.linalg.eigvalsh(-self.curvature)
         if not curvatures[0] > 0:
             return math.nan
@@ -91,7 +91,7 @@ class Posterior:
 
     @double_precision
     def expansion(self, position: np.ndarray) -> Mode:
-        """Height and curvature at a point, with the gradient instead of the position."""
+        """Log density and curvature at a point; the field ``position`` holds the gradient."""
         weight = np.ones(num_rows(self.data))
         sums = sums_of_rows(self.model, position, self.data, weight)
         height, gradient, curvature = map(np.asarray, _prior_expansion(self.model, position))
@@ -102,7 +102,7 @@ class Posterior:
         )
 
     def mode(self, start: dict[str, np.ndarray] | None) -> Mode:
-        """By Newton's method; where the density is not concave, along its eigenvectors uphill."""
+        """The mode by Newton's method, with absolute values of curvatures, so that it climbs."""
         position = np.zeros(self.model.dimension) if start is None else self.model.ravel(start)
         here = self.expansion(position)
         for _ in range(MAX_NEWTON_STEPS):
@@ -131,7 +131,7 @@ class Posterior:
 
 
 def _newton_step(gradient: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, float]:
-    """The step, and the gain that it promises."""
+    """The step, and the gain in log density that is expected from it."""
     values, vectors = np.linalg.eigh(-curvature)
     along = vectors.T @ gradient
     step = along / np.maximum(np.abs(values), LEAST_CURVATURE)
@@ -172,7 +172,7 @@ def _prior_expansion(model: Model, position: Array) -> tuple[Array, Array, Array
 
 
 def draws_for(data: Any) -> int:
-    """So many that the likelihoods of all rows at all draws stay within the budget."""
+    """The number of draws: rows times draws stay within the budget."""
     return min(-(-BUDGET // num_rows(data)), MOST_DRAWS)
 
 
@@ -184,7 +184,7 @@ def importance(posterior: Posterior, mode: Mode) -> Reference:
     position = mode.position + noise @ root.T
     log_proposal = log_normal(noise, root)
     height = posterior(position)
-    height = np.where(np.isnan(height), -np.inf, height)  # far out, where a scale underflows
+    height = np.where(np.isnan(height), -np.inf, height)  # far away, where a scale underflows
     value, error, ess = estimate(lambda _: height, position, log_proposal)
     labellings = log_num_labellings(posterior.model)
     times = f", times {math.exp(labellings):.0f} labellings" if labellings else ""
@@ -196,10 +196,10 @@ def importance(posterior: Posterior, mode: Mode) -> Reference:
 
 
 def without_scales(data: Any) -> Reference:
-    """The logistic regression with its scales integrated out: 13 dimensions are left.
+    """The logistic regression with its scales integrated out: 12 dimensions are left.
 
-    Importance sampling on all rows from a Student t at the mode of the same regression with plain
-    priors. What a funnel or a ridge in the scales could hide from a sampler is not there.
+    Importance sampling on all rows, from a Student t at the mode of the same regression with plain
+    priors. Without the scales there is no funnel or ridge that a sampler could miss.
     """
     model, num_draws = problems.slopes_model(), draws_for(data)
     posterior = Posterior(model, data)
@@ -224,7 +224,7 @@ def _log_priors(model: Model, position: Array) -> Array:
 
 
 def smc(model: Model, data: Any, num_seeds: int, seconds: float) -> Iterator[Reference]:
-    """SMC on exact targets, averaged over the seeds so far; a seed begins if it will be in time."""
+    """SMC on exact targets, averaged over the seeds so far; no seed starts that would be late."""
     answers: list[float] = []
     stated: list[float] = []
     flagged = 0
@@ -238,7 +238,7 @@ def smc(model: Model, data: Any, num_seeds: int, seconds: float) -> Iterator[Ref
         stated.append(result.std_error)
         flagged += bool(result.flags)
         count = len(answers)
-        # Few seeds have no spread to speak of: what they state themselves counts if it is more.
+        # The spread of few seeds is unreliable: the stated errors are used if they are larger.
         own = math.sqrt(float(np.mean(np.square(stated))))
         error = max(own, float(np.std(answers, ddof=1)) if count > 1 else 0.0) / math.sqrt(count)
         how = f"SMC on all rows, {count} seeds, {flagged} of them flagged"

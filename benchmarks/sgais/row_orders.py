@@ -1,4 +1,4 @@
-"""What the order of rows costs: rows sorted by a label, and a stream in which a mode takes over.
+"""The cost of the order of rows: rows sorted by a label, and a stream in which a mode takes over.
 
 ``python -m benchmarks.sgais.row_orders`` measures both in some ten minutes and writes
 results/row_orders.md. Seconds are warm; the ratio within the run is what tells.
@@ -28,7 +28,7 @@ def logistic(p: Any, row: Any) -> Any:
 
 
 def sorted_by_label(num_rows: int) -> tuple[wb.Model, dict[str, np.ndarray]]:
-    """Logistic regression with five features, whose rows stand sorted by what is to be told."""
+    """Logistic regression with five features and rows sorted by the label."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(num_rows, 5))
     chance = 1 / (1 + np.exp(0.5 - x @ np.array([1.0, -1.0, 0.5, 0.0, 2.0])))
@@ -39,7 +39,7 @@ def sorted_by_label(num_rows: int) -> tuple[wb.Model, dict[str, np.ndarray]]:
 
 
 def at_once(num_rows: int, num_seeds: int) -> list[tuple[str, ...]]:
-    """One row for each order and seed; the orders take turns, after one run that compiles."""
+    """One row for each order and seed; orders in turns, after a first run that compiles."""
     model, data = sorted_by_label(num_rows)
     orders = {"as given": wb.SGAIS(shuffle=False), "by default": wb.SGAIS()}
     wb.evidence(model, data, wb.SGAIS(shuffle=True), seed=99, progress=False)
@@ -68,7 +68,7 @@ def at_once(num_rows: int, num_seeds: int) -> list[tuple[str, ...]]:
 
 
 def streamed(num_rows: int, seed: int) -> list[tuple[str, ...]]:
-    """What updates tell of seven components, beside the result at the same rows."""
+    """Updates of a mixture of seven components, beside the results at the same rows."""
     rows = rows_in("shuffled", 100_000)[:num_rows]
     online = wb.Online(wb.zoo.mixture.model(7), wb.SGAIS(), seed=seed)
     marks = {num_rows * k // 8 // CHUNK * CHUNK for k in range(1, 9)}

@@ -30,22 +30,22 @@ METHODS: dict[str, Method] = {
     "smc": wb.SMC(),
     "ais": wb.AIS(),
 }
-# Around no anchor is a singular posterior a quadratic: mini-batches of all rows are what is left.
+# A singular posterior is not quadratic around any anchor, so the mini-batches have all rows.
 ALL_ROWS = wb.SGAIS(num_particles=32, batch_size=131_072)
 STREAMED = wb.SGAIS(chunk_size=500, reservoir=20_000)
 SIZES = {"1e3": 1_000, "1e4": 10_000, "1e5": 100_000, "1e6": 1_000_000}
-# Rows of table 2 need no more seeds than a curve does.
+# Seeds of the rows of table 2, which only give the points of curves.
 SEEDS_OF_A_CURVE = 2
-# A path is covered by its stated error when the rms of z is below the first of these, and it is
-# not stated too large when it is above the second.
+# A stated error is large enough if the rms of z is below COVERED, and not too large if it is above
+# OVERSTATED.
 COVERED, OVERSTATED = 2.0, 1 / 3
 FEW_FLAGS = 0.05
-# Memory that grows by less than this factor, from a tenth of the rows on, is flat.
+# Memory is flat if it grows by less than this factor from a tenth of the rows on.
 FLAT = 1.05
 
 
 class Goal(NamedTuple):
-    """What a measured number should lie between."""
+    """The bounds of a measured number."""
 
     what: str
     most: float = float("inf")
@@ -57,7 +57,7 @@ class Goal(NamedTuple):
         return f"{low}{self.what}{high}"
 
     def is_met(self, measured: float) -> bool:
-        """Whether it does."""
+        """Whether a measured number is within the bounds."""
         return self.least <= measured <= self.most
 
 
@@ -69,12 +69,12 @@ class Row:
     """One row of a table, measured in a process of its own.
 
     Args:
-        kind: the table it belongs to.
+        kind: the table that the row belongs to.
         problem: a key of ``PROBLEMS``.
-        rows: how many.
-        goals: what is asked of it, beyond ``HONEST``.
-        reference: how the log evidence is known.
-        method: what estimates it.
+        rows: number of data rows.
+        goals: the goals of the row; answers and streams have those of ``HONEST`` among them.
+        reference: how the reference log evidence is computed.
+        method: the method that is measured.
         method_name: a key of ``METHODS``, in table 2.
         check_rows: rows at which the reference is compared with SMC; 0 for no such check.
         shuffled: whether the data come in another order.
@@ -92,13 +92,13 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Its title in tables."""
         how = ", 32 particles, batches of all rows" if self.method is ALL_ROWS else ""
         return TITLES[self.problem] + how + (", shuffled" if self.shuffled else "")
 
     @property
     def has_mode(self) -> bool:
-        """Whether one Gaussian at the mode means anything: not where components are too many."""
+        """Whether a Gaussian at the mode is meaningful: not if there are too many components."""
         return self.problem != "seven"
 
 

@@ -1,8 +1,8 @@
 """The distribution-shift study: 100,000 rows of a shifting mixture, in order and shuffled.
 
-The evidence of all rows does not depend on their order, so whatever the order costs is an error.
-By default SGAIS takes rows that stand in such an order at random; here it must take them as they
-are, and once more as it likes ("in order, default").
+The evidence of all rows does not depend on their order, so a difference between orders is an error.
+By default SGAIS takes rows in such an order at random. Here it must take them in their order, and
+once more by default ("in order, default").
 The first 1,000 rows have three clusters, the next 9,000 five, the rest seven (Cameron, Eggers &
 Kroon 2019, Entropy 21:1109). ``python -m benchmarks.sgais.shift`` measures what results/
 shift.json does not have yet, one run at a time, and writes results/shift.md; ``--only 3 5`` takes
@@ -26,20 +26,20 @@ NAME = "shift"
 NUM_ROWS = 100_000
 COMPONENTS = (3, 5, 7)
 ORDERS = ("in order", "shuffled", "in order, default")
-# What the stated error may be at most, in nats, by the number of components.
+# The largest stated error that is allowed, in nats, by the number of components.
 GOALS = {3: 1.0, 5: 1.0, 7: 3.0}
-# Orders agree when their difference is within so many of its stated errors.
+# Orders agree if their difference is at most this many of its stated errors.
 AGREE = 3.0
 
 
 def rows_in(order: str, num_rows: int) -> np.ndarray:
-    """The stream, as it came or in an order drawn once for all."""
+    """The stream in its order, or in one fixed random order."""
     stream = wb.zoo.mixture.simulate_shift(num_rows)
     return np.random.default_rng(0).permutation(stream) if order == "shuffled" else stream
 
 
 def measure(num_components: int, order: str, seed: int, num_rows: int) -> dict[str, Any]:
-    """One run of the default method, but for the order in which it takes the rows."""
+    """One run of the default method, with the given order of the rows."""
     model = wb.zoo.mixture.model(num_components)
     method = wb.SGAIS(shuffle=None if order == "in order, default" else False)
     began = time.perf_counter()
@@ -61,7 +61,7 @@ def measure(num_components: int, order: str, seed: int, num_rows: int) -> dict[s
 
 
 def pooled(runs: list[dict[str, Any]]) -> tuple[float, float]:
-    """The mean answer of some runs, and its stated error; the spread over them may be larger."""
+    """The mean answer of some runs, and its error: the stated one, or the spread if larger."""
     answers = np.array([run["answer"] for run in runs])
     stated = math.sqrt(sum(run["stated"] ** 2 for run in runs)) / len(runs)
     spread = float(np.std(answers, ddof=1)) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0
@@ -71,7 +71,7 @@ def pooled(runs: list[dict[str, Any]]) -> tuple[float, float]:
 def agreement(
     some: list[dict[str, Any]], others: list[dict[str, Any]], count: int
 ) -> tuple[str, ...]:
-    """How far runs in one order are from those in another, and whether that may be chance."""
+    """The difference between runs in two orders, and whether it may be chance."""
     if not (some and others):
         return ("not measured", "", "", "")
     (first, its), (second, other) = pooled(some), pooled(others)

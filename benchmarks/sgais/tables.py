@@ -53,7 +53,7 @@ COMPARE_HEADER = (
     "warm s",
     "flags",
 )
-# Of an error below this (nats) nobody asks how it was stated.
+# Errors below this (nats) count as this one in the ratio of stated to real error.
 NEGLIGIBLE = 1e-3
 ABOUT = """Errors are in nats, over seeds, against the references below the table; rms is the root
 of the mean square. Stated errors are medians. z = error / stated error (with the
@@ -66,19 +66,19 @@ imports. Between two orders of the data, the difference of the mean answers coun
 
 
 def rms(values: Iterable[float]) -> float:
-    """Root of the mean square; NaN of nothing."""
+    """Root mean square; NaN if there are no values."""
     squares = [value**2 for value in values]
     return math.sqrt(sum(squares) / len(squares)) if squares else math.nan
 
 
 def median(values: Iterable[float | None]) -> float:
-    """The median of what is known."""
+    """The median of the known values; NaN if there are none."""
     found = [value for value in values if value is not None]
     return float(np.median(found)) if found else math.nan
 
 
 def summarise(record: Record) -> dict[str, float]:
-    """The numbers of a row, by the names that goals use; NaN for what is not known."""
+    """The numbers of a row, by the names that goals use; unknown numbers are NaN."""
     runs = record["runs"]
     reference = record.get("reference", {})
     value, error = reference.get("value", math.nan), reference.get("error", math.nan)
@@ -107,7 +107,7 @@ def summarise(record: Record) -> dict[str, float]:
     found["|Laplace|"] = abs(found["Laplace"])
     if runs and "memory" in runs[0]:
         memory = [megabytes for _, megabytes in runs[0]["memory"]]
-        later = runs[1:] or runs  # the first compiles on its way
+        later = runs[1:] or runs  # the first run compiles
         found["early"], found["late"] = (median(r[k] for r in later) for k in ("early", "late"))
         found |= {"memory": memory[-1] / memory[1], "update": found["late"] / found["early"]}
     return found
@@ -118,7 +118,7 @@ def _standardised(runs: list[Record], errors: list[float], key: str, error: floa
 
 
 def orders_apart(records: dict[str, Record]) -> float:
-    """Both orders of the data: the difference of the means over the typical combined error."""
+    """Difference of the mean answers in both orders, divided by the combined stated error."""
     both = [records.get(name, {}).get("runs", []) for name in ("seven-1e5", "seven-1e5-shuffled")]
     if not all(both):
         return math.nan
@@ -128,7 +128,7 @@ def orders_apart(records: dict[str, Record]) -> float:
 
 
 def goals(row: Row, found: dict[str, float]) -> str:
-    """Each goal with what was measured, and whether it was met."""
+    """Each goal, the measured number, and whether the goal was met."""
     parts = []
     for goal in row.goals:
         measured = found.get(goal.what, math.nan)
@@ -214,7 +214,7 @@ def compare_row(row: Row, record: Record, found: dict[str, float]) -> list[str]:
 
 
 def in_short(row: Row, record: Record) -> str:
-    """One line on what was found."""
+    """The results of a row in one line."""
     found = summarise(record)
     note = record.get("note", "")
     return (

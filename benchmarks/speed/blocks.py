@@ -1,4 +1,4 @@
-"""How many rows to sum at once: time of a gradient of many particles, by the size of a block.
+"""Rows to sum at once: time of a gradient for many particles, by the size of a block of rows.
 
 ``python -m benchmarks.speed.blocks`` writes results/blocks.md; ``weighbridge.models.targets`` and
 ``weighbridge.estimators.annealing.moves.kernels`` choose by it.
@@ -34,7 +34,7 @@ PROBLEMS = {
 
 @partial(jit, static_argnums=3)
 def gradients(model: wb.Model, rows: Rows, positions: Array, block: int) -> Array:
-    """Of the log-likelihood of all rows, at every particle, block by block."""
+    """Gradients of the log-likelihood of all rows at every particle, summed block by block."""
 
     def of_particle(position: Array) -> Array:
         def add(rows: Rows, total: Array) -> Array:
@@ -61,7 +61,7 @@ def measure(model: wb.Model, rows: Rows, block: int) -> float:
 
 
 def whole(flat_up_to: int) -> float:
-    """Seconds of SMC on linear regression, 1,000 rows, islands flat up to so many coordinates."""
+    """Seconds of SMC on linear regression, 1,000 rows, for a value of FLAT_UP_TO."""
     usual = kernels.FLAT_UP_TO
     try:
         kernels.FLAT_UP_TO = flat_up_to

@@ -1,4 +1,4 @@
-"""What the settings of the compiler cost and bring: compile and run time of SMC, with and without.
+"""Compile and run time of SMC with several settings of the compiler.
 
 ``python -m benchmarks.speed.compilation`` writes results/compilation.md;
 ``weighbridge.core.compilation`` has the
@@ -31,8 +31,8 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 def weigh(problem: str, settings: str) -> dict[str, float]:
-    """Seconds of compiling, of the first run in all, and of a second run."""
-    # Before anything that is compiled is imported.
+    """Seconds of compilation, of the whole first run, and of a second run."""
+    # The settings must be made before modules with compiled programs are imported.
     compilation.QUICK_TO_COMPILE = compilation.QUICK_TO_RUN = SETTINGS[settings]
     import weighbridge as wb
 
@@ -72,7 +72,7 @@ def main() -> None:
     table = []
     for problem, num_rows in PROBLEMS.items():
         found: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
-        for _ in range(REPEATS):  # in turns: what else runs on the machine slows both
+        for _ in range(REPEATS):  # in turns, so that other work on the machine slows all of them
             for name in SETTINGS:
                 found[name].append(in_a_process(problem, name))
         for name, runs in found.items():

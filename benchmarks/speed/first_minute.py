@@ -1,4 +1,4 @@
-"""The first minute of a new user: how long until something is on the screen, and until the answer.
+"""The first minute of a new user: seconds until something is on the screen, and until the answer.
 
 ``python -m benchmarks.speed.first_minute`` writes results/first_minute.md. Each try is a fresh
 process on 100 rows, with an empty compilation cache ("cold") and then once more with what that one
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from benchmarks import report
 
-# Where a try writes that it is about to call, and that it has the answer.
+# Texts that the process prints before the call, and with the answer.
 CALLING, ANSWERED = "calling", "log evidence"
 PROGRAM = """
 import numpy as np, numpyro.distributions as dist
@@ -39,7 +39,7 @@ print(wb.evidence(model, {"x": x, "y": y}%s, seed=0), flush=True)
 
 
 class Way(NamedTuple):
-    """How a user looks at it: on a terminal or not, and what is asked for."""
+    """How a user runs the program: on a terminal or not, and with which arguments."""
 
     terminal: bool
     arguments: str
@@ -54,7 +54,7 @@ WAYS = {
 
 
 class Seconds(NamedTuple):
-    """Of one process: to import, from the call to the first sign of life, and to the answer."""
+    """Times of one process: of the import, from the call to the first output, to the answer."""
 
     importing: float
     first: float
@@ -62,7 +62,7 @@ class Seconds(NamedTuple):
 
 
 def timed(way: Way, cache: Path) -> Seconds:
-    """Run one process, and see when it says what."""
+    """Run one process, and measure when its outputs appear."""
     begun = time.perf_counter()
     seen: list[tuple[float, str]] = []
     environment = os.environ | {"WEIGHBRIDGE_COMPILATION_CACHE": str(cache), "TERM": "xterm"}
@@ -80,7 +80,7 @@ def timed(way: Way, cache: Path) -> Seconds:
             for key, _ in selector.select():
                 try:
                     found = os.read(key.fd, 4096)
-                except OSError:  # a terminal whose program has ended
+                except OSError:  # the terminal's program has ended
                     found = b""
                 if not found:
                     selector.unregister(key.fd)
@@ -91,13 +91,13 @@ def timed(way: Way, cache: Path) -> Seconds:
     os.close(reading)
     if process.wait():
         raise RuntimeError(f"The process ended with {process.returncode}.")
-    return _told(seen)
+    return _seconds(seen)
 
 
-def _told(seen: list[tuple[float, str]]) -> Seconds:
-    """The times from what was seen when; an answer is a sign of life too.
+def _seconds(seen: list[tuple[float, str]]) -> Seconds:
+    """The times from the outputs and when they appeared; the answer is an output too.
 
-    >>> _told([(2.0, "calling\\n"), (2.5, "screen"), (9.0, "log evidence -1 +- 0.1")])
+    >>> _seconds([(2.0, "calling\\n"), (2.5, "screen"), (9.0, "log evidence -1 +- 0.1")])
     Seconds(importing=2.0, first=0.5, answer=7.0)
     """
     call = next(when for when, text in seen if CALLING in text)

@@ -1,4 +1,4 @@
-"""How SMC's particles should move: trajectories of several lengths, and random walks.
+"""Moves of SMC's particles compared: HMC trajectories of several lengths, and random walks.
 
 ``python -m benchmarks.speed.moves`` writes results/moves.md. The moves take turns, seed by seed, so
 that all of them see the same machine.
@@ -46,7 +46,7 @@ def measure(name: str, num_seeds: int) -> list[tuple[str, ...]]:
             seconds = time.perf_counter() - began
             error = result.log_evidence - problem.log_evidence
             islands = len(result.diagnostics["island_log_evidence"])
-            if seed:  # the first compiles
+            if seed:  # the first run compiles
                 found[label].append((seconds, error, error / result.std_error, islands))
     rows = []
     for label, runs in found.items():

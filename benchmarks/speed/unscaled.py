@@ -1,4 +1,4 @@
-"""What unscaled columns cost: linear regression on features of scales 1 to 1,000, and standardised.
+"""The cost of unscaled columns: linear regression, features of scales 1 to 1,000 or standardised.
 
 ``python -m benchmarks.speed.unscaled`` measures 3,000 rows of 20 features and writes
 results/unscaled.md; ``--rows 200000`` adds as many as a user met. Each measurement is a process of
@@ -24,7 +24,7 @@ from benchmarks import report
 FEATURES = 20
 ROWS = 3_000
 WIDE = 1_000.0
-# Prior widths of the coefficients: alike for all, as a new user writes them.
+# Prior width of all coefficients; a new user would choose the same for all.
 PRIOR = 10.0
 FORMS = ("scaled", "unscaled")
 COLUMNS = ("seconds", "steps", "error", "off")
@@ -56,7 +56,7 @@ def log_likelihood(p: Any, row: Any) -> Any:
 
 
 def weigh(num_rows: int, form: str) -> dict[str, Any]:
-    """One run of the default method, nothing compiled before."""
+    """One run of the default method, compilation included."""
     import weighbridge as wb
 
     data = problem(num_rows, form)
@@ -89,9 +89,9 @@ def in_a_process(num_rows: int, form: str) -> dict[str, Any]:
 
 
 def measured(num_rows: int, repeats: int) -> tuple[list[list[str]], float]:
-    """Two lines of the table, and how many times as long unscaled rows take."""
+    """Two lines of the table, and the ratio of times, unscaled to scaled."""
     tries: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMS}
-    for _ in range(repeats):  # in turns: what else runs on the machine slows both
+    for _ in range(repeats):  # in turns, so that other work on the machine slows both
         for form in FORMS:
             tries[form].append(in_a_process(num_rows, form))
             print(num_rows, form, tries[form][-1], flush=True)

@@ -22,7 +22,7 @@ from weighbridge.estimators.sgais.preparation import (
     LATER_TURNS,
     PAST,
     PROBES,
-    WHO,
+    PURPOSES,
     Preparation,
 )
 from weighbridge.estimators.sgais.stage import ChunkRows
@@ -217,13 +217,13 @@ def test_moves_see_every_row_once(seen, reservoir):
 
 
 def test_mini_batches_never_repeat():
-    """Seeds, chunks, islands, and who draws them: all have rows of their own."""
+    """Seeds, chunks, islands and purposes: all have rows of their own."""
     drawn = []
     for seed, chunk, first_island in itertools.product((0, 1), (1, 2), (0, 16)):
         run = DEFAULT.start(LINEAR, seed=seed, first_island=first_island)
         run.ledger.num_chunks = chunk
-        for who, turn in itertools.product(WHO, range(3)):
-            generators = run.preparation().generators(who, turn)
+        for purpose, turn in itertools.product(PURPOSES, range(3)):
+            generators = run.preparation().generators(purpose, turn)
             drawn += [tuple(g.integers(0, 10**6, 8)) for g in generators]
     assert len(set(drawn)) == len(drawn) == 8 * 5 * 3 * 16
 
@@ -232,9 +232,9 @@ def test_an_anchor_that_is_set_anew_gets_rows_of_its_own(monkeypatch):
     """Batches drawn again, and probes as particles move, are not those of before."""
     names = []
 
-    def generators(self, who, turn, original=Preparation.generators):
-        names.append((self.num_chunks, who, turn))
-        return original(self, who, turn)
+    def generators(self, purpose, turn, original=Preparation.generators):
+        names.append((self.num_chunks, purpose, turn))
+        return original(self, purpose, turn)
 
     monkeypatch.setattr(Preparation, "generators", generators)
     monkeypatch.setattr(Terms, "watch", lambda self, estimate, probes, **_: (estimate.noise, True))
@@ -244,7 +244,7 @@ def test_an_anchor_that_is_set_anew_gets_rows_of_its_own(monkeypatch):
     for first in range(0, 2_000, 500):
         run.absorb(part(data, first, first + 500), np.ones(500))
     followed = [name for name in names if name[2] >= LATER_TURNS]
-    assert {who for _, who, _ in followed} == {PAST, CHUNK, PROBES}
+    assert {purpose for _, purpose, _ in followed} == {PAST, CHUNK, PROBES}
     assert len(set(names)) == len(names)
 
 

@@ -1,8 +1,8 @@
 """Many short chains on targets whose draws and distribution functions are known exactly.
 
-A kernel that leaves its target invariant turns exact draws into exact draws. They are judged as
-normal scores: what the target's own distribution functions, one coordinate given those before it,
-make of them is standard normal and independent, whatever the target is.
+A kernel that leaves its target invariant turns exact draws into exact draws. These are tested as
+normal scores: the target's conditional distribution functions (each coordinate given those before
+it) and the normal quantile function make them standard normal and independent, for every target.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ import weighbridge as wb
 from weighbridge.core import compilation
 from weighbridge.core.pytrees import register_dataclass
 
-# Every comparison is at four standard errors: a false alarm of one has a probability of 6e-5, and
-# of any of the few hundred in the files that use this about 2 %; seeds are fixed.
+# The bound of every comparison is four standard errors. One comparison has a false alarm with
+# probability 6e-5, the few hundred in the files that use this about 2 %; seeds are fixed.
 SIGMAS = 4.0
 NUM_CHAINS = 20_000
 RHO = 0.95
@@ -44,7 +44,7 @@ def _bounded(u):
 @partial(register_dataclass, data_fields=["which"], meta_fields=[])
 @dataclass(frozen=True)
 class Example:
-    """One of the targets by its number: one program serves all of them."""
+    """One of the targets by its number, so that all of them share one program."""
 
     which: int
 

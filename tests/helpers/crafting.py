@@ -1,4 +1,4 @@
-"""Crafted files: what a saved file holds, changed in one place, and written with a valid digest."""
+"""Crafted files: a saved file with one entry changed, written with a valid digest."""
 
 import copy
 import random
@@ -30,7 +30,7 @@ WRONG = {
 
 
 def places(value, path=()) -> Iterator[tuple]:
-    """The place of every entry of the metadata, containers too."""
+    """The path to every entry of the metadata, containers included."""
     if path:
         yield path
     if isinstance(value, dict):
@@ -42,14 +42,14 @@ def places(value, path=()) -> Iterator[tuple]:
 
 
 def entry_at(value, path):
-    """What is at a place."""
+    """The entry at a path."""
     for step in path:
         value = value[step]
     return value
 
 
 def changed(metadata, path, wrong):
-    """A copy with another value at one place; without it where that is MISSING."""
+    """A copy with one entry replaced, repeated ("twice") or removed ("missing")."""
     result = copy.deepcopy(metadata)
     *before, last = path
     inner = entry_at(result, before)
@@ -63,7 +63,7 @@ def changed(metadata, path, wrong):
 
 
 def array_changes(array) -> dict:
-    """The same array in ways that it cannot be."""
+    """Invalid versions of an array, by the kind of change."""
     found = {
         "scalar": np.asarray(array.reshape(-1)[:1].sum() if array.size else 0.0),
         "empty": array[:0] if array.ndim else np.zeros(0),
@@ -83,7 +83,7 @@ def array_changes(array) -> dict:
 
 
 def crafted(arrays, metadata) -> Iterator[tuple[str, tuple]]:
-    """The kind of every change, and how to make it."""
+    """All changes: the kind of each, and the arguments that make it."""
     for path in places(metadata):
         for wrong in (*WRONG, "missing"):
             yield f"entry: {wrong}", (path, wrong)
@@ -106,7 +106,7 @@ def apply(arrays, metadata, change):
 
 
 class Outcome(Counter):
-    """How many crafted files were refused, and how many taken, by kind of change."""
+    """The numbers of crafted files that were refused and accepted, by kind of change."""
 
     @property
     def total(self):
@@ -117,12 +117,12 @@ def attack(original, path, load, judge, count=None, seed=0) -> Outcome:
     """Load crafted files; each must be refused by a typed error, or be a valid object.
 
     Args:
-        original: a file as it was saved.
-        path: where to write.
-        load: from a path to an object.
-        judge: looks at an object that was loaded, and complains.
-        count: so many, drawn at random; all if None.
-        seed: of them.
+        original: a valid saved file.
+        path: where to write the crafted files.
+        load: a function from a path to an object.
+        judge: a function that raises an error for an invalid object.
+        count: number of changes, drawn at random; None for all of them.
+        seed: of the random choice.
     """
     arrays, metadata = checkpoint_file.read(original, None)
     schema = schema_of(original)
@@ -134,7 +134,7 @@ def attack(original, path, load, judge, count=None, seed=0) -> Outcome:
         made = apply(arrays, metadata, change)
         checkpoint_file.write(path, schema, *made)
         try:
-            with np.errstate(all="ignore"):  # of 1e300 and the like, which are numbers
+            with np.errstate(all="ignore"):  # 1e300 and the like may overflow
                 loaded = load(path)
         except WeighbridgeError:
             outcome[kind, "refused"] += 1

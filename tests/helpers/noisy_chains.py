@@ -45,13 +45,13 @@ class NoisyNormal:
 
 
 def normal(precision, noise=0.0):
-    """A target of which each chain will have its own, with another key."""
+    """A noisy normal target; every chain gets a copy with its own key."""
     noise = np.broadcast_to(np.asarray(noise, float), len(precision))
     return NoisyNormal(precision, noise, jax.random.key(0))
 
 
 class Chains(NamedTuple):
-    """Last states of chains; means of infos, positions and products over half of their steps."""
+    """Last states of chains; means of infos, positions and products over their second half."""
 
     state: Any
     info: Any
@@ -59,7 +59,7 @@ class Chains(NamedTuple):
     product: np.ndarray
 
     def errors(self, covariance, centre=0.0):
-        """How far means and products are from what is expected, in standard errors over chains."""
+        """Deviations of means and products from the expected ones, in standard errors."""
         white = np.linalg.inv(np.linalg.cholesky(covariance))
         cross = self.mean[:, :, None] * (np.zeros(len(covariance)) + centre)
         about = self.product - cross - cross.swapaxes(1, 2) + np.multiply.outer(centre, centre)
@@ -69,7 +69,7 @@ class Chains(NamedTuple):
         return np.sqrt(len(values)) * values.mean(0) / values.std(0)
 
     def covariance(self):
-        """As found."""
+        """The covariance of the positions of all chains."""
         centre = self.mean.mean(0)
         return self.product.mean(0) - np.outer(centre, centre)
 
@@ -104,7 +104,7 @@ def _run(kernel, target, start, num_steps, key):
 
 
 def run(kernel, target, start, num_steps, seed=0):
-    """Chains with keys and batches of their own."""
+    """Run chains, each with its own keys and batches."""
     kernel, target = jax.tree_util.tree_map(jnp.asarray, (kernel, target))
     found = _run(kernel, target, jnp.asarray(start), num_steps, jax.random.key(seed))
     return jax.tree_util.tree_map(np.asarray, found)
@@ -115,7 +115,7 @@ def assert_covariance(chains, covariance, centre=0.0):
 
 
 def draws_of(precision, num, seed=0):
-    """Draws of the normal itself, to start from."""
+    """Exact draws of the normal, as starting points."""
     generator = np.random.default_rng(seed)
     return generator.multivariate_normal(np.zeros(len(precision)), np.linalg.inv(precision), num)
 
@@ -132,7 +132,7 @@ def momentum_law(precision, eta, friction, noise):
 
 
 def sgais(kernel):
-    """Evidence of the Gaussian mean by SGAIS with this kernel, and the exact one."""
+    """Evidence of the Gaussian model by SGAIS with this kernel, and the exact evidence."""
     data = wb.zoo.gaussian.simulate(100, seed=1)
     method = wb.PublishedSGAIS(
         num_islands=16,

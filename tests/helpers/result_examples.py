@@ -1,4 +1,4 @@
-"""One example of every class of results: add a row here with a new one."""
+"""One example of every result class: a new class gets a new row here."""
 
 import dataclasses
 import math

@@ -9,21 +9,21 @@ import numpyro.distributions as dist
 
 from weighbridge.core.compilation import jit
 
-# Means over 16 independent chains, in units of their error: Student-t with 15 degrees, beyond 4
-# in one of 900 cases.
+# Bound of means over 16 independent chains, in standard errors. They are Student-t with 15 degrees
+# of freedom, which exceeds 4 in one of 900 cases.
 BOUND = 4.0
-# Single comparisons over thousands of chains.
+# Bound of single comparisons over thousands of chains, in standard errors.
 SIGMAS = 5.0
 LEFT, RIGHT = np.array([-5.0, 0.0]), np.array([5.0, 0.0])
 PRIOR = {"u": dist.Normal(0.0, 10.0).expand([2]).to_event(1)}
-# What the prior makes of a mode: N(0, 10^2) N(5, 1) is a normal of this variance.
+# Variance of a mode of the posterior: N(0, 10^2) N(5, 1) is proportional to such a normal.
 VARIANCE = 100 / 101
-# Two dimensions: 2 pi N(5; 0, 101).
+# In two dimensions; the mean of the likelihood is 2 pi N(5; 0, 101) N(0; 0, 101).
 LOG_EVIDENCE = -np.log(101) - 25 / 202
 
 
 def two_modes(p):
-    """Weights 0.3 and 0.7, ten standard deviations apart; the prior is as dense at both."""
+    """Weights 0.3 and 0.7, ten standard deviations apart; both have the same prior density."""
     left, right = (jnp.sum((p["u"] - mode) ** 2) for mode in (LEFT, RIGHT))
     return jnp.logaddexp(jnp.log(0.3) - 0.5 * left, jnp.log(0.7) - 0.5 * right)
 

@@ -105,12 +105,12 @@ def compare(
         raise MethodError("compare needs two models or more, or their results.")
     remarks: list[str] = []
     if any(isinstance(model, Model) for model in models.values()):
-        (chosen, told), limits = choose(method, models.values()), Limits(tolerance, time_limit)
+        (chosen, note), limits = choose(method, models.values()), Limits(tolerance, time_limit)
         limits.check(chosen)
         check_prior_odds(list(models), prior_odds)
         bad_rows = BadRows(on_bad_row, quarantine)
         weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
-        results = {n: replace(r, diagnostics=r.diagnostics | told) for n, r in weighed.items()}
+        results = {n: replace(r, diagnostics=r.diagnostics | note) for n, r in weighed.items()}
     else:
         results = _check_results(models)
         remarks = _different_data(results)

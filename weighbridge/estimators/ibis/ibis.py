@@ -1,4 +1,4 @@
-"""Iterated batch importance sampling: rows come one by one, moves see all rows so far."""
+"""Iterated batch importance sampling: rows one by one, moves with all rows so far."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class IBIS(SequentialMethod):
     .. math:: \log \hat Z = \sum_n \log \sum_i W_i^{(n-1)} p(y_n | \theta_i), \qquad
               f_n(\theta) = p(\theta) \prod_{k \le n} p(y_k | \theta)
 
-    Rows are taken in their order, and the particles are weighted by each, until the next row
-    would make the weights degenerate. Then the particles are resampled and moved with all rows so
-    far as their target. A row that is too much by itself is tempered. As the posterior narrows,
-    one such stage takes in ever more rows, so that their number grows like the logarithm of the
-    rows; each costs as much as the rows so far. It gives the evidence of every first part of
-    the data on the way, and keeps all rows.
+    Rows are taken in their order. Particles are reweighted by each row, until the next row would
+    make the weights degenerate. Then particles are resampled, and moved with the posterior of all
+    rows so far as the target. A row that alone makes the weights degenerate is tempered. As the
+    posterior narrows, one such stage takes in more and more rows: the number of stages grows like
+    the logarithm of the number of rows, and the cost of a stage like the number of rows so far.
+    On the way the method gives the evidence of every first part of the data. It keeps all rows.
 
     Chopin (2002), Biometrika 89:539-552; S. Cameron, Evidence Estimation Using Stochastic
     Likelihood Approximations (Stellenbosch University), algorithm 7.
@@ -63,7 +63,7 @@ class IBIS(SequentialMethod):
         check_moves(self.moves)
 
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
-        """Rows taken in at once: always as many."""
+        """Rows taken in at once: always the same number."""
         return self.chunk_size
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> IBISRun:

@@ -1,4 +1,4 @@
-"""How many of the next rows can be taken before the weights of particles degenerate."""
+"""The number of next rows that can be taken before the weights of particles degenerate."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weighbridge.models.targets.rows import Rows
 
 
 class Ahead(NamedTuple):
-    """What the next rows would do to the weights.
+    """The effect of the next rows on the weights.
 
     Attributes:
-        num_taken: how many of them can be taken before the weights degenerate.
-        gained: log-likelihood of the rows of the stage, with these.
-        undefined: for each row, particles at which its log-likelihood is not a number.
-        unbounded: likewise, at which it is +inf.
+        num_taken: the number of rows that can be taken before the weights degenerate.
+        gained: log-likelihood of the rows of the stage at each particle, these included.
+        undefined: for each row, the number of particles with a log-likelihood that is NaN.
+        unbounded: for each row, the number of particles with a log-likelihood of +inf.
     """
 
     num_taken: Array
@@ -37,15 +37,15 @@ class Ahead(NamedTuple):
 def look_ahead(
     model: Model, cloud: Cloud, gained: np.ndarray, rows: Rows, first: int, target_ess: float
 ) -> Ahead:
-    """Add row after row to the log-likelihood that a stage has gained, and watch the ESS.
+    """Add rows one by one to the log-likelihood of a stage, until the ESS is too low.
 
     Args:
-        model: whose log-likelihood it is.
-        cloud: the particles, with the weights that the stage began with.
+        model: the model of the rows.
+        cloud: the particles, with their weights at the start of the stage.
         gained: log-likelihood of the rows of the stage so far, at each particle.
         rows: the next rows, padded by rows of weight 0.
-        first: the first of them that was not taken before.
-        target_ess: share of the particles that the ESS, averaged over islands, must not fall below.
+        first: index of the first row that was not taken before.
+        target_ess: the lowest ESS, averaged over islands, as a fraction of the particles.
     """
     num_particles = cloud.log_weight.shape[1]
     index = jnp.arange(rows.weight.shape[0])

@@ -13,16 +13,16 @@ from weighbridge.core.types import PyTree
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK
 
-# Rows that a store holds at first: programs for fewer rows are those for as many.
+# Rows that a store has room for at first, so that runs with fewer rows share their programs.
 FIRST_CAPACITY = 64 * SPAN_BLOCK
 
 
 class Store:
-    """All rows so far in arrays whose length doubles when they are full."""
+    """All rows so far, in arrays whose length doubles when they are full."""
 
     def __init__(self) -> None:
         self.num_rows = 0
-        self.columns: list[np.ndarray] = []  # the leaves, then the weights
+        self.columns: list[np.ndarray] = []  # leaves of the values, then the weights
         self.layout: Any = None
 
     @property
@@ -31,12 +31,12 @@ class Store:
         return self.columns[-1][: self.num_rows]
 
     def append(self, values: PyTree, weight: np.ndarray) -> None:
-        """Take in rows that were checked."""
+        """Append rows that were checked."""
         leaves, self.layout = jax.tree_util.tree_flatten(values)
         self.extend([*leaves, np.asarray(weight, float)])
 
     def extend(self, columns: list[np.ndarray]) -> None:
-        """Take in rows as they lie in the store."""
+        """Append rows given as the columns of a store."""
         start, stop = self.num_rows, self.num_rows + len(columns[-1])
         capacity = len(self.columns[-1]) if self.columns else 0
         if stop > capacity:
@@ -51,14 +51,14 @@ class Store:
         self.num_rows = stop
 
     def cut(self, num_rows: int) -> None:
-        """Forget all rows but the first ones."""
-        if not num_rows:  # what comes next may have other columns
+        """Remove all rows but the first ``num_rows``."""
+        if not num_rows:  # the next rows may have other columns
             self.columns = []
         for column in self.columns:
             column[num_rows : self.num_rows] = column[:1]
         self.num_rows = num_rows
 
     def rows(self) -> Rows:
-        """The store as it is now; what is appended later does not change it."""
+        """A copy of all rows, with the room for more; later changes do not affect it."""
         *leaves, weight = (jnp.array(column) for column in self.columns)
         return Rows(jax.tree_util.tree_unflatten(self.layout, leaves), weight)

@@ -1,4 +1,4 @@
-"""An anchor as the arrays of a checkpoint, and back."""
+"""Save an anchor as arrays of a checkpoint, and restore it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weighbridge.models.targets.anchored import Sums
 
 
 def anchor_state(anchor: Anchor | None) -> dict[str, np.ndarray]:
-    """Arrays from which ``restored_anchor`` makes it again; none if there is none."""
+    """Arrays from which ``restored_anchor`` makes the anchor; empty if there is no anchor."""
     if anchor is None:
         return {}
     arrays = {"anchor/position": anchor.position}
@@ -23,9 +23,9 @@ def anchor_state(anchor: Anchor | None) -> dict[str, np.ndarray]:
 
 
 def restored_anchor(arrays: dict[str, np.ndarray], num_rows: int, dimension: int) -> Anchor | None:
-    """The anchor of saved arrays, set at so many rows; what cannot be one is refused."""
+    """The anchor from saved arrays, set after ``num_rows`` rows; invalid arrays are refused."""
     if ("anchor/position" in arrays) != (num_rows > 0):
-        raise ValueError("the anchor is missing, or its rows are")
+        raise ValueError("the anchor is missing, or the number of rows at which it was set")
     if "anchor/position" not in arrays:
         return None
     zero = Sums.zero(dimension)
@@ -36,20 +36,20 @@ def restored_anchor(arrays: dict[str, np.ndarray], num_rows: int, dimension: int
     if "error/value" in arrays:
         errors = _saved_sums(arrays, "error")
         many = jax.tree_util.tree_map(lambda leaf: np.zeros((NUM_REPLICATES, *leaf.shape)), zero)
-        _require_like(many, errors, "what the anchor may be off by")
+        _require_like(many, errors, "the error of the anchor's sums")
         if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree_util.tree_leaves(errors)):
-            raise ValueError("what the anchor may be off by is not finite")
+            raise ValueError("the error of the anchor's sums is not finite")
     return Anchor(arrays["anchor/position"], sums, num_rows, errors)
 
 
 def _saved_sums(arrays: dict[str, np.ndarray], prefix: str) -> Sums:
-    """Sums by their names; those of first order have no curvature."""
+    """Sums from their saved names; sums of first order have no curvature."""
     saved: Any = [arrays.get(f"{prefix}/{name}") for name in Sums._fields]
     return Sums(*saved)
 
 
 def _require_like(wanted: Any, found: Any, what: str) -> None:
-    """Refuse saved arrays of other shapes or types than they must have."""
+    """Refuse saved arrays that do not have the expected shapes and types."""
 
     def layout(leaf: Any) -> tuple[tuple[int, ...], str]:
         return np.shape(leaf), str(np.asarray(leaf).dtype)

@@ -1,4 +1,4 @@
-"""Likelihood terms around an anchor, on mini-batches as large as their noise asks for."""
+"""Likelihood terms around an anchor, on mini-batches as large as their noise requires."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ from weighbridge.models.targets.anchored import Anchored, GuideRows, Sums, sums_
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK, Span
 
-# Particles have left an anchor when noise is this many times what it was, or what is allowed.
+# Particles have left an anchor if the noise exceeds this multiple of the noise before and of the
+# allowed noise.
 LEFT = 2.0
 
 
 class Estimate(NamedTuple):
-    """A term whose rest is estimated.
+    """A likelihood term on mini-batches, and its noise.
 
     Attributes:
-        groups: what it is, on as many batches as it takes to measure their noise.
-        term: what it is for the islands.
-        noise: that it has by its mini-batches, each island by its own.
-        wanted: rows of a batch that would bring that to what is allowed.
-        floor: noise that no batch can undo and all islands share, where the rows to draw from are
-            themselves a sample.
+        groups: the term on one batch for each group; there are enough groups to measure the noise.
+        term: the term on the batches of the islands, which are the first groups.
+        noise: noise due to the mini-batches, independent between islands.
+        wanted: rows of a batch that would reduce the noise to the allowed variance.
+        floor: noise that all islands share and that larger batches do not reduce; there is such
+            noise if the batches are drawn from a sample of all rows.
     """
 
     groups: Anchored
@@ -58,17 +59,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Terms:
-    """Makes the terms of one run: every island has its own mini-batches, of common size.
+    """Makes the terms of one run: every island has its own mini-batches, all of the same size.
 
     Args:
-        model: whose rows they are of.
-        num_islands: islands that a term is for.
-        num_batches: batches of a term: 1, or one for each step of a kernel that changes them.
+        model: the model of the rows.
+        num_islands: islands of the run.
+        num_batches: batches of an island: 1, or one for each step of a kernel that changes them.
         largest: the most rows of a batch.
-        exact_rows: rows of which a term can always have all.
-        noise: variance that a batch must not exceed.
+        exact_rows: up to this many rows a term can always hold all of them.
+        noise: allowed variance of the log density over batches.
         guided: whether moves follow a guide.
-        all_rows: rows up to which all of them are taken where the largest batch is of no use.
+        all_rows: up to this many rows all of them are used if even the largest batch is useless.
     """
 
     model: Model
@@ -82,25 +83,25 @@ class Terms:
 
     @property
     def most_rows(self) -> int:
-        """Rows that a term can have room for."""
+        """The most rows that a batch has room for."""
         return max(self.largest, self.exact_rows)
 
     @property
     def capacity(self) -> int:
-        """Rows of all batches of an island, to whole blocks."""
+        """Rows of all batches of an island, rounded up to whole blocks."""
         return -(-self.most_rows * self.num_batches // SPAN_BLOCK) * SPAN_BLOCK
 
     @property
     def num_groups(self) -> int:
-        """Batches that are drawn: for the islands, and enough to measure their noise."""
+        """Groups for which batches are drawn: the islands, and enough to measure the noise."""
         return max(self.num_islands, LEAST_BATCHES)
 
     def exact(self, values: PyTree, weight: np.ndarray) -> Anchored:
-        """The term of some rows, all of which are in the batch."""
+        """The exact term of some rows: every batch holds all of them."""
         zero = Sums.zero(self.model.dimension)
         shape = (self.num_islands, self.num_batches)
         none: Sums = jax.tree_util.tree_map(lambda leaf: np.zeros((*shape, *leaf.shape)), zero)
-        again = np.tile(np.arange(len(weight)), self.num_batches)  # every batch is all of them
+        again = np.tile(np.arange(len(weight)), self.num_batches)  # all rows in every batch
         repeated = jax.tree_util.tree_map(lambda leaf: leaf[again], values)
         rows = Rows(*pad(repeated, weight[again], self.capacity))
         everywhere: Rows = jax.tree_util.tree_map(
@@ -118,9 +119,9 @@ class Terms:
         source: tuple[Gather, int],
         probes: np.ndarray,
     ) -> Estimate:
-        """All of some rows, with a guide at an anchor."""
+        """The exact term of all rows, with a guide around an anchor."""
         gather, num_rows = source
-        # Where a row is impossible at the anchor, or has no curvature there, no polynomial helps.
+        # If a row is impossible at the anchor, or has no derivatives there, the sums are useless.
         known = all(np.all(np.isfinite(leaf)) for leaf in jax.tree_util.tree_leaves(sums))
         if not (self.guided and known):
             return self.without_anchor(*gather(np.arange(num_rows)))
@@ -128,7 +129,7 @@ class Terms:
         return self._estimate(drawn, probes, NOISELESS, num_rows)
 
     def without_anchor(self, values: PyTree, weight: np.ndarray) -> Estimate:
-        """All of some rows."""
+        """The exact term of all rows, without a guide around an anchor."""
         term = self.exact(values, weight)
         return Estimate(term, term, NOISELESS, len(weight))
 
@@ -143,19 +144,20 @@ class Terms:
         *,
         absolute: bool,
     ) -> Estimate:
-        """The term of many rows, on batches large enough for the noise allowed.
+        """The term of many rows, on batches large enough for the allowed noise.
 
         Args:
-            generators: of the rows' numbers, one for each group.
-            anchor: the point that the sums are of.
-            sums: over all rows.
-            source: where rows are had from, how many there are, and of how many they are a sample.
-            probes: positions to measure the noise at.
+            generators: random numbers that choose the rows, one generator for each group.
+            anchor: the position at which the sums are taken.
+            sums: L, G and H over all rows.
+            source: a function that gathers rows, the number of rows that it can gather, and the
+                number of rows of which these are a sample.
+            probes: positions at which the noise is measured.
             size: rows of a batch to try first.
             absolute: whether the common part of the noise matters too, as it does in weights.
         """
         gather, num_kept, num_rows = source
-        # Of a reservoir at most a half: what batches differ by tells what the whole of it would.
+        # At most half of a reservoir: from the noise of such batches that of all of it is derived.
         most = min(self.largest, num_kept if num_kept == num_rows else max(num_kept // 2, 1))
         while True:
             size = min(size, most)
@@ -164,25 +166,26 @@ class Terms:
                 return whole._replace(wanted=size)
             term = self._drawn(generators, anchor, sums, gather, num_kept, size, num_rows)
             noise = measured(self.model, term, probes)
-            matters = noise.that_matters(absolute)
-            wanted = wanted_rows(size, matters, num_kept, self.noise)
-            if num_kept == num_rows <= self.all_rows and size == most and not matters <= TOO_NOISY:
-                roomy, everything = self._roomy(num_rows), (gather, num_rows)
-                whole = roomy.whole(generators, anchor, sums, everything, probes)
+            relevant = noise.that_matters(absolute)
+            wanted = wanted_rows(size, relevant, num_kept, self.noise)
+            useless = size == most and not relevant <= TOO_NOISY
+            if num_kept == num_rows <= self.all_rows and useless:
+                larger, everything = self._with_room_for(num_rows), (gather, num_rows)
+                whole = larger.whole(generators, anchor, sums, everything, probes)
                 return whole._replace(wanted=size)
-            if matters <= self.noise or size == most:
+            if relevant <= self.noise or size == most:
                 floor = floor_of(noise, size, num_kept, num_rows)
                 return self._estimate(term, probes, noise, wanted, floor)
             size = max(wanted, size + SPAN_BLOCK)
 
-    def _roomy(self, num_rows: int) -> Terms:
-        """With room for so many rows; a power of two, so that few programs are compiled for it."""
+    def _with_room_for(self, num_rows: int) -> Terms:
+        """Terms with room for so many rows; a power of two, so that few programs are compiled."""
         return replace(self, largest=2 ** (num_rows - 1).bit_length())
 
     def watch(
         self, estimate: Estimate, probes: np.ndarray, *, absolute: bool
     ) -> tuple[Noise, bool]:
-        """The noise of an estimate where particles are now, and whether it serves them no more."""
+        """The noise of an estimate at the particles, and whether they have left its anchor."""
         groups, before = estimate.groups, estimate.noise
         has_guide = groups.guide_rows is not None and int(groups.guide_rows.size) < int(groups.size)
         left = False
@@ -202,7 +205,7 @@ class Terms:
         wanted: int,
         floor: Noise = NOISELESS,
     ) -> Estimate:
-        """With a guide, and for the islands that there are."""
+        """The estimate with a guide; its ``term`` has the batches of the islands only."""
         if self.guided:
             groups = self._guided(groups, probes)
 
@@ -244,7 +247,7 @@ class Terms:
         size: int,
         num_rows: int,
     ) -> Anchored:
-        """The term on fresh batches, with one for each group; no row is twice in a batch."""
+        """The term on new batches for every group; no row is twice in a batch."""
         chosen = np.zeros((self.num_groups, self.capacity), int)
         for row, generator in zip(chosen, generators):
             for batch in np.split(row[: size * self.num_batches], self.num_batches):

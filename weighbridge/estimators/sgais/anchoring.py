@@ -1,4 +1,4 @@
-"""The anchor of a stream: where it is set, and the sums of all rows seen there."""
+"""The anchor of a stream: a position, and the sums over all rows seen, taken there."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from weighbridge.models.targets.anchored import Sums, sums_at
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import Span
 
-# Rows whose sums are made by one call, and within it by one block.
+# Rows that are summed by one call of the program, and by one block within it.
 SUM_ROWS = 4096
 SUM_BLOCK = 512
-# Polynomials that tell how far the sums of an anchor may be off; a power of 2.
+# Polynomials that represent the error of an anchor's sums; a power of 2.
 NUM_REPLICATES = 16
 
 # A block of rows, and how often each counts.
 RowBlock = tuple[PyTree, np.ndarray]
-# Rows by their numbers, an array of any shape.
+# A function that returns rows by their indices, an array of any shape.
 Gather = Callable[[np.ndarray], RowBlock]
 
 
 class Anchor(NamedTuple):
-    """A point near the posterior's centre, and the sums of all rows seen there.
+    """A point near the posterior's centre, and the sums over all rows seen, taken there.
 
     Attributes:
         position: unconstrained.
         sums: L, G and H.
         num_rows: rows seen when the anchor was set.
-        errors: what the sums may be off by, where they are not exact but were carried over with the
-            help of a reservoir: ``NUM_REPLICATES`` polynomials, whose mean square is the variance.
+        errors: the error of the sums, as ``NUM_REPLICATES`` polynomials whose mean square is its
+            variance; None if the sums are exact, and not moved here with the rows of a reservoir.
     """
 
     position: np.ndarray
@@ -50,9 +50,10 @@ class Anchor(NamedTuple):
     errors: Sums | None = None
 
     def std_error(self, positions: np.ndarray, share: np.ndarray) -> float:
-        r"""Of the log of an integral over particles whose shares W add up to 1.
+        r"""Standard error of a log integral over particles, due to the error of the sums.
 
-        The root of the mean square, over the errors E, of
+        The shares W of the particles add up to 1. The standard error is the root mean square, over
+        the error polynomials E, of
 
         .. math:: \log \sum_i W_i e^{E(\theta_i)}
         """
@@ -61,10 +62,10 @@ class Anchor(NamedTuple):
         used = share > 0
         offsets, log_share = positions[used] - self.position, np.log(share[used])
         value, gradient, curvature = self.errors
-        height = np.asarray(value)[:, None] + np.asarray(gradient) @ offsets.T
+        error = np.asarray(value)[:, None] + np.asarray(gradient) @ offsets.T
         if curvature is not None:
-            height += 0.5 * np.sum(offsets @ np.asarray(curvature) * offsets, axis=-1)
-        added = np.logaddexp.reduce(height + log_share, axis=1)
+            error += 0.5 * np.sum(offsets @ np.asarray(curvature) * offsets, axis=-1)
+        added = np.logaddexp.reduce(error + log_share, axis=1)
         return math.sqrt(np.mean(np.square(added)))
 
 
@@ -77,7 +78,7 @@ def anchor_error(anchor: Anchor | None, cloud: Cloud) -> float:
 
 
 def sums_of(model: Model, position: np.ndarray, blocks: Iterator[RowBlock]) -> list[Sums]:
-    """L, G and H of blocks of at most ``SUM_ROWS`` rows, one for each."""
+    """L, G and H of each block of at most ``SUM_ROWS`` rows."""
     found = []
     for values, weight in blocks:
         rows = Rows(*pad(values, weight, SUM_ROWS))
@@ -92,7 +93,7 @@ def sums_of_rows(model: Model, position: np.ndarray, values: PyTree, weight: np.
 
 
 def total(dimension: int, sums: list[Sums]) -> Sums:
-    """All of them together."""
+    """Add up sums."""
     result = Sums.zero(dimension)
     for part in sums:
         result = result.plus(part)
@@ -100,7 +101,7 @@ def total(dimension: int, sums: list[Sums]) -> Sums:
 
 
 def in_blocks(gather: Gather, num_rows: int) -> Iterator[RowBlock]:
-    """All rows, in at least as many blocks as a variance needs."""
+    """All rows, in several blocks, about ``LEAST_BATCHES`` or more to estimate a variance."""
     size = min(SUM_ROWS, -(-num_rows // LEAST_BATCHES))
     for start in range(0, num_rows, max(size, 1)):
         yield gather(np.arange(start, min(start + size, num_rows)))
@@ -111,8 +112,8 @@ def set_anchor(
 ) -> Anchor:
     r"""Move the anchor, with the sums of all rows seen.
 
-    Exact where all rows are kept. Otherwise by Taylor terms and what the reservoir's R rows say of
-    the rest, r_k:
+    The new sums are exact if all rows are kept. Otherwise the old sums are moved as polynomials
+    (Taylor terms), and the remainder r_k is estimated from the R rows of the reservoir:
 
     .. math:: L' = L + G \cdot d + \tfrac12 d^\top H d + \frac{n}{R} \sum_{k \in R} r_k
 
@@ -134,12 +135,13 @@ def set_anchor(
 
 
 def _replicates(parts: list[Sums], scale: float) -> Sums:
-    """Errors as large as the sum of the parts may have, by signs that differ.
+    """Replicates of the error of a sum of parts: the parts' deviations, with balanced signs.
 
-    The parts are blocks of a reservoir. The next time the same rows are in the same blocks, and
-    their errors add up. Balanced replication: McCarthy (1969), Review of the ISI 37:239-264.
+    The parts are sums over blocks of a reservoir. At the next move of the anchor the same rows are
+    in the same blocks, so that their errors add up. Balanced replication: McCarthy (1969), Review
+    of the ISI 37:239-264.
     """
-    # The last block may be short: it counts as one of the others, which errs on the safe side.
+    # The last block may be shorter. It is treated like the others, which overstates the error.
     signs = hadamard(NUM_REPLICATES)[:, np.arange(len(parts)) % NUM_REPLICATES]
     factor = scale * math.sqrt(len(parts) / max(len(parts) - 1, 1))
 

@@ -1,7 +1,8 @@
-"""The rows that a bridge of SGAIS is on: all of them, or mini-batches that are held against all.
+"""The rows of a bridge of SGAIS: all rows, or mini-batches that are checked against all rows.
 
-What mini-batches differ by shows their noise, unless a few rows have most of it: where features
-have heavy tails, no batch may hold the one row that matters, and all of them err alike.
+The differences between mini-batches show their noise, unless a few rows cause most of it. If
+features have heavy tails, it can happen that no batch holds the one row that matters. All batches
+then have the same error.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK, Span
 
-# Rows times coordinates up to which a bridge is on all rows: a few seconds.
+# Up to this many rows times coordinates a bridge uses all rows, which takes a few seconds.
 ALL_AT_ONCE = 1 << 20
-# Batches err by more than their noise explains beyond this many of its deviations.
+# The noise of batches does not explain a common error of more than this many deviations.
 UNEXPLAINED = 4.0
 
 
 def every_row(model: Model, rows: Reservoir | Window) -> Span | None:
-    """The exact term of all rows seen; None if they are too many, or not all at hand."""
+    """The exact term of all rows seen; None if they are too many, or not all kept."""
     count = rows.num_seen
     if not rows.is_complete or count * model.dimension > ALL_AT_ONCE:
         return None
-    # A power of two, so that few programs are compiled for it.
+    # A power of two, so that few programs are compiled.
     room = max(2 ** (count - 1).bit_length(), SPAN_BLOCK)
     return Span(Rows(*pad(*rows.gather(np.arange(count)), room)), 0, count)
 
@@ -41,18 +42,18 @@ def every_row(model: Model, rows: Reservoir | Window) -> Span | None:
 def batch_error(
     model: Model, rows: Reservoir | Window, estimate: Estimate, probes: np.ndarray
 ) -> float:
-    """What mini-batches may add to a log evidence, by their noise and by rows that none holds.
+    """Error of a log evidence due to mini-batches: their noise, and rows that no batch holds.
 
     Args:
-        model: whose rows they are.
-        rows: all rows seen, or a sample of them, of which nothing more can be known.
+        model: the model of the rows.
+        rows: all rows seen, or a sample of them; with a sample only the noise is known.
         estimate: the term on mini-batches.
-        probes: positions to hold it against the exact one at.
+        probes: positions at which it is compared with the exact term.
     """
-    # A noisy density is higher on average, by half of its variance.
-    heat = 0.5 * sum(estimate.noise)
+    # Noise of variance v in a log density raises the mean density by a factor of exp(v / 2).
+    noise_bias = 0.5 * sum(estimate.noise)
     if not rows.is_complete:
-        return heat
+        return noise_bias
     exact = np.zeros(len(probes))
     for values, weight in in_blocks(rows.gather, rows.num_seen):
         span = Span(Rows(*pad(values, weight, SUM_ROWS)), 0, len(weight))
@@ -60,7 +61,7 @@ def batch_error(
     apart = values_at(model, estimate.groups, probes) - exact
     common = abs(float(np.mean(apart)))
     if common <= UNEXPLAINED * math.sqrt(sum(estimate.noise) / len(apart)):
-        return heat
+        return noise_bias
     return math.hypot(common, 0.5 * float(np.mean(apart**2)))
 
 

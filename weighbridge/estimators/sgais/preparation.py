@@ -1,4 +1,4 @@
-"""How the stage of a chunk is made: the anchor, and the mini-batches of past and chunk."""
+"""Prepare the stage of a chunk: the anchor, and the mini-batches of the past and the chunk."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from weighbridge.estimators.sgais.stage import ChunkRows, Stage
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import Anchored, Sums
 
-# Up to so many rows all of them are used, without a question.
+# Up to this many rows all of them are used, without mini-batches.
 EXACT_ROWS = 1024
-# The anchor is set anew when the rows have grown by this factor.
+# The anchor is set again when the number of rows has grown by this factor.
 ANCHOR_GROWTH = 2.0
-# Who draws the rows of a batch: the past, the chunk, the bridge; and who the probes.
-PAST, CHUNK, BRIDGE, PROBES, BRIDGE_PROBES = WHO = range(5)
-# Turns at which one chunk's batches and probes are drawn: first, around an anchor set anew because
-# of the first, and from then on as the particles move.
+# Purposes of random numbers: batches of the past, the chunk and the bridge, and probes.
+PAST, CHUNK, BRIDGE, PROBES, BRIDGE_PROBES = PURPOSES = range(5)
+# The batches and probes of one chunk are drawn in turns: first; then around a new anchor, if the
+# first batches were too noisy; and again whenever the particles have moved.
 FIRST_TURN, SECOND_TURN, LATER_TURNS = range(3)
-# Numbers of groups that are no islands begin here.
+# Numbers of groups that are not islands begin here.
 BEYOND_ISLANDS = 1 << 32
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a run has before a chunk, of which the stage of the chunk is made.
+    """The state of a run before a chunk, from which the stage of the chunk is made.
 
     Attributes:
-        model: whose rows they are.
+        model: the model of the rows.
         seed: of the run.
-        first_island: number of its first island.
+        first_island: number of the run's first island.
         num_chunks: chunks before this one.
-        terms: makes the terms of past and chunk.
-        rows: what is kept of the rows before.
-        anchor: the latest one; None while all rows are used.
-        batch_rows: rows of a batch to try first, by who draws it.
-        labelled: whether the particles have one labelling.
+        terms: makes the likelihood terms of the past and the chunk.
+        rows: the rows before, or those of them that are kept.
+        anchor: the latest anchor; None while all rows are used.
+        batch_rows: rows of a batch to try first, by purpose.
+        labelled: whether the particles have one labelling of exchangeable components.
     """
 
     model: Model
@@ -62,11 +62,11 @@ class Preparation:
     labelled: bool
 
     def stage(self, cloud: Cloud, chunk_rows: ChunkRows) -> Stage:
-        """The path of a chunk, with batches large enough."""
+        """The stage of a chunk, with batches that are large enough."""
         new, past = len(chunk_rows.weight), self.rows.num_represented
         exact = not past or (past + new <= EXACT_ROWS and self.anchor is None)
         labels = Labels(self.model, standing=self.labelled)
-        # One anchor serves one labelling.
+        # An anchor is valid for one labelling only.
         cloud = labels.follow(cloud, must=not exact)
         if exact:
             chunk = self.terms.without_anchor(*chunk_rows)
@@ -77,10 +77,10 @@ class Preparation:
         return self._around(anchor, before, cloud, labels, chunk_rows, probes, FIRST_TURN)
 
     def followed(self, stage: Stage, cloud: Cloud, chunk_rows: ChunkRows, step: StepInfo) -> Stage:
-        """The stage after a step, with its anchor among the particles, where they have left it.
+        """The stage after a step; its anchor is set again if the particles have left it.
 
-        A chunk that says other things than all before takes them far away, and mini-batches that
-        were quiet around the anchor are not there.
+        A chunk that contradicts the rows before moves the particles far away. There mini-batches
+        around the old anchor are too noisy.
         """
         anchor, past = stage.anchor, stage.past
         if anchor is None or past is None:
@@ -102,7 +102,7 @@ class Preparation:
         )
 
     def of_all_rows(self, anchor: Anchor, cloud: Cloud, noise: float, turn: int) -> Estimate:
-        """All rows seen around an anchor, with no more noise than that if batches allow it."""
+        """The term of all rows seen, around an anchor, with this noise or less if possible."""
         strict = replace(self.terms, noise=noise, all_rows=0)
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_seen)
         return strict.estimated(
@@ -115,25 +115,25 @@ class Preparation:
             absolute=True,
         )
 
-    def probes(self, cloud: Cloud, who: int, turn: int) -> np.ndarray:
-        """Some particles, by their weights."""
+    def probes(self, cloud: Cloud, purpose: int, turn: int) -> np.ndarray:
+        """Positions of some particles, drawn by their weights."""
         share = shares(cloud)
-        numbers = self.generators(who, turn)[0]
+        numbers = self.generators(purpose, turn)[0]
         chosen = numbers.choice(len(share), NUM_PROBES, p=share)
         return np.asarray(cloud.position).reshape(len(share), -1)[chosen]
 
-    def generators(self, who: int, turn: int) -> list[np.random.Generator]:
-        """Of the rows of a batch, one for each group; named by seed, chunk, island, who and turn.
+    def generators(self, purpose: int, turn: int) -> list[np.random.Generator]:
+        """Random numbers that choose the rows of batches, one generator for each group.
 
-        Rows drawn again because a batch was too noisy, or far from the particles, must not be those
-        that were; nor may groups beyond the islands, which measure the noise, have those of
-        islands of another round.
+        A generator is named by seed, chunk, island, purpose and turn. If a batch was too noisy, or
+        too far from the particles, the next one must have other rows. Groups beyond the islands,
+        which only measure the noise, must not have the rows of islands of another round.
         """
         first, count = self.first_island, self.terms.num_groups
         beyond = range(self.terms.num_islands, count)
         groups = [*range(first, first + self.terms.num_islands)]
         groups += [BEYOND_ISLANDS + count * first + group for group in beyond]
-        name = who + len(WHO) * turn
+        name = purpose + len(PURPOSES) * turn
         return [
             random_numbers(self.seed, Stream.BATCHES, group, name, self.num_chunks)
             for group in groups
@@ -149,7 +149,7 @@ class Preparation:
         probes: np.ndarray,
         turn: int,
     ) -> Stage:
-        """The stage of a past around an anchor, with what the anchor makes of the chunk."""
+        """The stage from the past, estimated around an anchor, and the chunk around the same."""
         sums = sums_of_rows(self.model, anchor.position, *chunk_rows)
         new = len(chunk_rows.weight)
         if new <= EXACT_ROWS:
@@ -163,9 +163,9 @@ class Preparation:
         return Stage(path, cloud, anchor, sums, past, chunk, labels, noise=noise)
 
     def _estimated_past(self, cloud: Cloud, probes: np.ndarray) -> tuple[Anchor, Estimate]:
-        """The anchor, moved to the particles' centre if it is time, and what it makes of the past.
+        """The anchor, moved to the particles' centre if needed, and the term of the past around it.
 
-        It is time when rows have doubled, or when batches are too noisy without.
+        It is moved when the number of rows has doubled, or when batches are too noisy otherwise.
         """
         anchor, rows, turn = self.anchor, self.rows, FIRST_TURN
         while True:
@@ -173,7 +173,7 @@ class Preparation:
             if anchor is None or fresh:
                 anchor = set_anchor(self.model, centre(cloud), rows, anchor)
             newest = fresh or anchor.num_rows == rows.num_seen
-            # All rows are for where no anchor helps: a new one is tried before.
+            # All rows are used only where no anchor helps: a new anchor is tried first.
             all_rows = self.terms.all_rows if newest else 0
             before = self._past_at(anchor, probes, turn, all_rows=all_rows)
             if newest or before.noise.relative <= self.terms.noise:
@@ -181,20 +181,20 @@ class Preparation:
             anchor, turn = set_anchor(self.model, centre(cloud), rows, anchor), SECOND_TURN
 
     def _past_at(self, anchor: Anchor, probes: np.ndarray, turn: int, *, all_rows: int) -> Estimate:
-        """All rows before, around an anchor; up to so many themselves, where batches are no use."""
+        """The term of the past around an anchor; of all rows, up to so many, if batches fail."""
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_represented)
         terms = replace(self.terms, all_rows=all_rows)
         return self._estimate(PAST, turn, (anchor.position, anchor.sums), source, probes, terms)
 
     def _before(self, chunk_rows: ChunkRows) -> Anchored:
-        """All rows before; none of the first chunk's own, if there are none."""
+        """The exact term of all rows before; an empty term before the first chunk."""
         if self.rows.num_seen:
             return self.terms.exact(*self.rows.gather(np.arange(self.rows.num_kept)))
         return self.terms.exact(*next(split(tuple(chunk_rows), 1))).emptied()
 
     def _estimate(
         self,
-        who: int,
+        purpose: int,
         turn: int,
         around: tuple[np.ndarray, Sums],
         source: Any,
@@ -202,10 +202,10 @@ class Preparation:
         terms: Terms | None = None,
     ) -> Estimate:
         return (terms or self.terms).estimated(
-            self.generators(who, turn),
+            self.generators(purpose, turn),
             *around,
             source,
             probes,
-            self.batch_rows[who],
-            absolute=who != PAST,
+            self.batch_rows[purpose],
+            absolute=purpose != PAST,
         )

@@ -17,57 +17,60 @@ from weighbridge.estimators.sgais.published import PublishedSGAIS
 from weighbridge.estimators.sgais.run import SGAISRun
 from weighbridge.models.model import Model
 
-# Rows of a chunk of a stream, and of the first chunk where chunks grow.
+# Rows of a chunk of a stream, and of the first chunk of data in memory, whose chunks grow.
 STREAM_CHUNK = 500
 FIRST_CHUNK = 256
-# Share of the half-life that a chunk has at most, unless its size is given.
-FORGOTTEN_A_CHUNK = 0.25
+# The largest chunk as a share of the half-life, unless its size is given.
+SHARE_OF_HALF_LIFE = 0.25
 
 
 @dataclass(frozen=True)
 class SGAIS(SequentialMethod):
     r"""Stochastic gradient annealed importance sampling, on anchored targets.
 
-    The rows come in chunks. Each is brought in through the densities
+    The rows come in chunks. Each chunk is added along the densities
 
     .. math:: f_n^{(\lambda)}(\theta) = p(y_n | \theta)^\lambda
               \prod_{k<n} p(y_k | \theta) \; p(\theta), \qquad \lambda: 0 \to 1
 
-    with steps of lambda chosen by the ESS. Moves see the past through its exact second-order sums
-    at an anchor near the posterior's centre, and through mini-batches only for what those leave out
-    (see ``Anchored``): its variance over batches is measured, and kept below ``noise`` by the size
-    of the batch, and by an anchor that follows the particles. Trajectories are led by a few rows of
-    the batch, and accepted by all of it. The cost of a chunk does not grow with what has been seen.
-    Cameron, Eggers & Kroon (2019), Entropy 21:1109; control variates for mini-batches: Baker,
-    Fearnhead, Fox & Nemeth (2019), Statistics and Computing 29:599-615.
+    with steps of lambda chosen by the ESS. For moves the past is its exact second-order expansion
+    at an anchor near the posterior's centre, plus a remainder that is estimated on mini-batches
+    (see ``Anchored``). The variance of this estimate over batches is measured. The size of the
+    batch, and an anchor that follows the particles, keep it below ``noise``. Trajectories follow
+    the gradient of a few rows of the batch, and are accepted with all of its rows. The cost of a
+    chunk does not grow with the number of rows seen. Cameron, Eggers & Kroon (2019), Entropy
+    21:1109; control variates for mini-batches: Baker, Fearnhead, Fox & Nemeth (2019), Statistics
+    and Computing 29:599-615.
 
-    At the end, and whenever it is asked for, a two-sided bridge to a Gaussian gives log Z a second
-    time, without the errors of the path. It is the answer where Pareto k-hat is below 0.5 in both
-    directions, unless the path is clearly higher; ``diagnostics`` has both.
+    At the end, and at every request for a result, a two-sided bridge to a Gaussian gives a second
+    estimate of log Z, without the errors of the path. It is the answer if Pareto k-hat is below
+    0.5 in both directions, unless the path is clearly higher; ``diagnostics`` has both.
 
     Args:
         num_islands: independent populations; their spread is the error bar.
         num_particles: particles of each island.
-        chunk_size: rows brought in at once, but not more than were seen before. By default 500 of
-            a stream, and as many as were seen before where they are in memory.
-        batch_size: the most rows of a mini-batch; if those are too noisy, that is said. By default
-            8,192; and where no anchor fits, as in a mixture with more components than clusters,
-            all rows, if they are in memory and at most 131,072: it takes long, and is right.
-        noise: variance of the log density over mini-batches that is allowed.
+        chunk_size: rows of a chunk; a chunk has at most as many rows as were seen before, or 1,024
+            if those are fewer. By default 500 for a stream; for rows in memory as many as were
+            seen before, and 256 at first.
+        batch_size: the most rows of a mini-batch; if such batches are too noisy, the result is
+            flagged. By default 8,192; and all rows if no anchor fits (as in a mixture with more
+            components than clusters), if they are in memory and at most 131,072. This takes long,
+            but is right.
+        noise: allowed variance of the log density over mini-batches.
         target_ess: ESS of a step, as a fraction of the particles.
         kernel: how particles move, by default HMC on one batch. A kernel such as ``SGHMC``, with
             step sizes for ONE observation, makes 20 steps at each power, each on a new batch.
-        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
-        shuffle: whether rows that ``wb.evidence`` and ``wb.compare`` find in memory are taken in
-            random order. By default where they differ along the way by more than chance, as rows
-            sorted by a label do: a path through those would have to change its mind. The trace is
-            then that of random first parts of the data; ``diagnostics["row_order"]`` says so. A
-            stream is taken as it comes.
-        half_life: observations after which what was seen counts half; None never forgets. Before
-            each chunk of c of them the likelihood of all before is raised to the power
+        reservoir: rows kept for mini-batches; if there are more, those kept are a uniform sample.
+        shuffle: whether ``wb.evidence`` and ``wb.compare`` take rows that are in memory in random
+            order. By default (None) they do if the rows change along the data by more than chance,
+            as rows sorted by a label do: the posterior of the first rows is then far from that of
+            all. The trace is then that of random first parts of the data, and
+            ``diagnostics["row_order"]`` reports it. The rows of a stream are never shuffled.
+        half_life: number of observations after which a row counts half; None never forgets. Before
+            each chunk of c observations the likelihood of all rows before is raised to the power
             2^(-c / half_life) (a power prior: Ibrahim & Chen 2000, Statistical Science 15:46-60).
-            The log evidence is then the sum of what every chunk adds, log p(chunk | faded past),
-            to be compared with that of any model on the same chunks.
+            The log evidence is then the sum over chunks of log p(chunk | faded past). It can be
+            compared with that of any model on the same chunks.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.linear.simulate(2000, seed=1)
@@ -117,15 +120,16 @@ class SGAIS(SequentialMethod):
                 "None never forgets."
             )
         if self.kernel is not None:
-            raise MethodError("half_life works with the default moves: leave out kernel.")
+            raise MethodError("half_life works only with the default moves: leave out kernel.")
         if self.shuffle:
-            raise MethodError("half_life forgets the first rows first: leave out shuffle.")
+            raise MethodError("half_life needs rows in their own order: leave out shuffle.")
 
     @staticmethod
     def published() -> PublishedSGAIS:
         """The algorithm and the parameters of the paper: 10 particles, ESS 5, no resampling.
 
-        Its bias is heating, which no spread shows, so its error is always stated as unknown.
+        Mini-batch noise heats its particles. The spread over islands does not show this bias, so
+        its error is always stated as unknown.
 
         >>> SGAIS.published().num_particles
         10
@@ -149,12 +153,12 @@ class SGAIS(SequentialMethod):
         chunk = max(rows_seen, FIRST_CHUNK) if in_memory else STREAM_CHUNK
         if self.half_life is None:
             return chunk
-        # Within a chunk nothing is forgotten.
-        return max(min(chunk, int(FORGOTTEN_A_CHUNK * self.half_life)), 1)
+        # Nothing is forgotten within a chunk, so it must be short.
+        return max(min(chunk, int(SHARE_OF_HALF_LIFE * self.half_life)), 1)
 
     @property
     def shuffles(self) -> bool | None:
-        """Whether rows in memory are taken in random order; None where their order matters."""
+        """Whether rows in memory are shuffled; None: only if their order is not random."""
         return False if self.half_life is not None else self.shuffle
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SGAISRun:

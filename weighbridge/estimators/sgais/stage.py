@@ -1,4 +1,4 @@
-"""One chunk of a run of SGAIS, ready to be brought in."""
+"""One chunk of an SGAIS run, ready to be annealed in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChunkRows(NamedTuple):
         return float(self.weight.sum())
 
     def gather(self, chosen: np.ndarray) -> tuple[PyTree, np.ndarray]:
-        """Some of them, by their numbers."""
+        """Some of the rows, by their indices."""
         values, weight = jax.tree_util.tree_map(
             lambda leaf: np.take(leaf, chosen, axis=0), tuple(self)
         )
@@ -44,20 +44,20 @@ class ChunkRows(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """One chunk, ready to be brought in.
+    """One chunk, ready to be annealed in.
 
     Attributes:
-        path: from all before to all with the chunk.
-        cloud: the particles, with one labelling.
-        anchor: with the sums of all rows before; None while all rows are used.
-        chunk_sums: those of the chunk.
-        past: how the rows before are estimated; None while all are used.
-        chunk: how the chunk is.
-        labels: what labelling the particles have, if any.
-        fade: what the rows before count.
-        noise: the largest so far of the past, and of the chunk.
-        heat: what the noise of the past may have added to log Z so far, in nats.
-        num_followed: how often its anchor was held against the particles.
+        path: the densities from the posterior before the chunk to the posterior with it.
+        cloud: the particles; with an anchor they have one labelling.
+        anchor: the anchor, with the sums of all rows before; None while all rows are used.
+        chunk_sums: L, G and H of the chunk at the anchor.
+        past: the estimated term of the rows before; None while all rows are used.
+        chunk: the estimated term of the chunk.
+        labels: the labelling of the particles, if there is one.
+        fade: the factor by which the rows before count.
+        noise: the largest noise so far of the past, and of the chunk.
+        heat: error of log Z that the noise of the past may have caused so far, in nats.
+        num_followed: how often the anchor was compared with the particles.
     """
 
     path: Path
@@ -73,18 +73,18 @@ class Stage(NamedTuple):
     num_followed: int = 0
 
     def after(self, step: StepInfo, past: float, chunk: float) -> Stage:
-        r"""With what a step has made of its noise.
+        r"""The stage after a step, with the noise of the step and the error that it may cause.
 
-        Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, s^2 the variance
-        of its log. That changes the mean of a step's weights, of relative spread c, by at most
-        about s^2 c / 2.
+        Averaged over batches, moves sample the density times e^{s^2(theta) / 2}, where s^2 is the
+        variance of the log density over batches. This changes the mean of a step's weights, whose
+        relative spread is c, by at most about s^2 c / 2.
         """
         spread = float(np.max(step.increment) * np.sqrt(np.mean(step.variance)))
         noise = (max(self.noise[0], past), max(self.noise[1], chunk))
         return self._replace(noise=noise, heat=self.heat + 0.5 * past * spread)
 
     def faded(self, fade: float) -> Stage:
-        """Where all rows before count less, if they do."""
+        """The stage in which all rows before count by a factor."""
         if fade == 1.0:
             return self
         past = tuple(cast(Anchored, term).faded(fade) for term in self.path.past)

@@ -104,19 +104,19 @@ class Detector:
         score, influence = row_statistics(model, cloud, rows, counted)
         permutations = random_numbers(self.seed, Stream.CHANGES, 0, 0, self.num_chunks)
         rate = self.changes.false_alarm_rate
-        test = compare_rows(
+        verdict = compare_rows(
             RowStatistics(score[old], influence[old], weight[old]),
             RowStatistics(score[new], influence[new], weight[new]),
             permutations,
             rate,
         )
-        if test.p_value > rate:
+        if verdict.p_value > rate:
             return None
         return Change(
-            row=first_row + test.first,
-            p_value=test.p_value,
-            score=test.score,
-            seen_in=test.seen_in,
+            row=first_row + verdict.first,
+            p_value=verdict.p_value,
+            score=verdict.score,
+            seen_in=verdict.seen_in,
             chunk_start=first_row,
             chunk_end=first_row + num_rows(values),
         )
@@ -150,27 +150,22 @@ class Detector:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> None:
-        """Continue from the result of ``state``."""
+        """Continue from what ``state`` gave."""
         if plain["changes"] != repr(self.changes):
             raise CheckpointError(
                 f"The run was saved with changes={plain['changes']}, not {self.changes!r}. Load it "
-                "with the settings that it was saved with."
+                "with those."
             )
         count = sum(name.startswith("reference/") for name in arrays)
         self.kept = [np.array(arrays[f"reference/{i}"]) for i in range(count)]
         lengths = {len(column) for column in self.kept}
         if len(lengths) > 1 or max(lengths, default=0) > self.changes.window:
-            raise ValueError(
-                f"columns of the rows since the last change have the lengths {lengths}"
-            )
+            raise ValueError(f"the rows since the last change have the lengths {lengths}")
         stored = {re.sub("rows/(store_)?", "", name): column for name, column in arrays.items()}
         for number, column in enumerate(self.kept):
             twin = stored.get(str(number), column)
             if (twin.shape[1:], twin.dtype) != (column.shape[1:], column.dtype):
-                raise ValueError(
-                    f"column {number} of the rows since the last change differs in shape or type "
-                    "from that column of the kept rows"
-                )
+                raise ValueError(f"column {number} of the rows since the last change is another")
         self.num_chunks = int(plain["num_chunks"])
         self.steps = [float(steps) for steps in plain["steps"]]
 

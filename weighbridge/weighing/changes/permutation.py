@@ -46,7 +46,7 @@ class RowStatistics(NamedTuple):
     weight: np.ndarray
 
 
-class ChunkTest(NamedTuple):
+class PermutationResult(NamedTuple):
     """The result of the test of a chunk against the reference.
 
     Attributes:
@@ -64,7 +64,7 @@ class ChunkTest(NamedTuple):
 
 def compare_rows(
     reference: RowStatistics, chunk: RowStatistics, generator: np.random.Generator, rate: float
-) -> ChunkTest:
+) -> PermutationResult:
     r"""Test whether the rows of a chunk are like those of a reference.
 
     A row of the reference or the chunk has a vector :math:`c_i`: its score (component 0) and its
@@ -106,7 +106,7 @@ def compare_rows(
     )
     size, total = len(chunk.weight), weight.sum()
     if not size or chunk.weight.sum() <= 0 or reference.weight.sum() <= 0:
-        return ChunkTest(1.0, SCORE, 0.0, 0)
+        return PermutationResult(1.0, SCORE, 0.0, 0)
     parts = (statistics - weight @ statistics / total) * weight[:, None]
     p_values = _p_values(parts, size, generator, rate)
     seen_in = SCORE if p_values[0] <= p_values[1] else INFLUENCE
@@ -114,7 +114,7 @@ def compare_rows(
     old = np.average(reference.score, weights=reference.weight)
     after = chunk.weight[first:]
     new = np.average(chunk.score[first:], weights=after) if after.sum() > 0 else old
-    return ChunkTest(min(1.0, 2 * min(p_values)), seen_in, float(new - old), first)
+    return PermutationResult(min(1.0, 2 * min(p_values)), seen_in, float(new - old), first)
 
 
 def _p_values(
