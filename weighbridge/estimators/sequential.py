@@ -83,6 +83,11 @@ class SequentialRun(Protocol):
         ...
 
 
+def annealing_steps(run: SequentialRun) -> float:
+    """All that a run has taken; old points of a path may be joined, but none of its steps lost."""
+    return float(sum(point.annealing_steps for point in run.path))
+
+
 def unexplained(
     model: Model, position: Array, rows: Rows, first_row: int, *, undefined: bool, draw: str
 ) -> ModelError:

@@ -19,13 +19,17 @@ from weighbridge.data.cutting import rechunk
 from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.data.values import LeftOut, num_rows
 from weighbridge.estimators.protocols import SequentialMethod
-from weighbridge.estimators.sequential import SequentialRun
+from weighbridge.estimators.sequential import SequentialRun, annealing_steps
 from weighbridge.models.gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.model import Model
 from weighbridge.models.row_likelihood import split_weight
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.changes.detection import Detector
+from weighbridge.weighing.changes.segments import SegmentedRun
 from weighbridge.weighing.changes.settings import Change, Changes
-from weighbridge.weighing.changes.watched_run import WatchedRun, annealing_steps
+
+# Takes in rows and how often each counts.
+Absorb = Callable[[PyTree, np.ndarray], None]
 
 
 @travels()
@@ -85,10 +89,12 @@ class Session(Admission):
             raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
         self.method = method
         self.run: SequentialRun
+        self.detector: Detector | None = None
         if changes is None:
             self.run = method.start(model, seed=seed, first_island=first_island)
         else:
-            self.run = WatchedRun(method, model, seed, first_island, changes)
+            self.detector = Detector(changes, seed)
+            self.run = SegmentedRun(method, model, seed, first_island, self.detector)
         self.elapsed = 0.0
         # Of the rows so far; None where they are not known one by one.
         self.fingerprint: Fingerprint | None = Fingerprint()
@@ -96,14 +102,14 @@ class Session(Admission):
     @property
     def changes(self) -> list[Change]:
         """Changes that were found so far."""
-        return self.run.changes if isinstance(self.run, WatchedRun) else []
+        return [] if self.detector is None else self.detector.found
 
     def chunk_after(self, rows_seen: int) -> int:
         """Rows of the next chunk, where all are at hand."""
-        if not isinstance(self.run, WatchedRun):
+        if self.detector is None:
             return self.method.chunk_after(rows_seen, in_memory=True)
         # The rate of false alarms is that of a chunk: its size must not grow.
-        window = self.run.detector.changes.window
+        window = self.detector.settings.window
         return min(self.method.chunk_after(rows_seen, in_memory=False), window)
 
     @contextlib.contextmanager
@@ -117,13 +123,15 @@ class Session(Admission):
                 self.checker.restore(checked)
                 raise
 
-    def absorb(self, values: PyTree) -> None:
-        """Bring in one chunk of admitted rows."""
-        self.absorb_by(self.run.absorb, values)
+    def absorb(self, values: PyTree, by: Absorb | None = None) -> None:
+        """Bring in one chunk of admitted rows, and remember which they were.
 
-    def absorb_by(self, absorb: Callable[[PyTree, np.ndarray], None], values: PyTree) -> None:
-        """Bring in one chunk by a function of rows and weights; remembers which rows came."""
+        Args:
+            values: the rows.
+            by: what takes them and their weights in; the run's own ``absorb`` by default.
+        """
         began = time.perf_counter()
+        absorb = self.run.absorb if by is None else by
         rows, weight = split_weight(values, bool(self.weight_counts_rows))
         absorb(rows, weight)
         if self.fingerprint is not None:

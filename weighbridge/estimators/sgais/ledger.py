@@ -1,8 +1,7 @@
 """The ledger of a stream: its particles, the rows it keeps, its path, and what that may err by.
 
-Runs of ``SGAIS``, ``SGAIS.published()`` and ``SequentialSGMCMC`` own one each. They bring a chunk
-in as they like, and write it down here: ``accept``, ``record``, ``add_point``, ``settle``,
-``keep``.
+Runs of ``SGAIS``, ``SGAIS.published()`` and ``SequentialSGMCMC`` own one each. They write every
+chunk down in it: ``accept``, ``record``, ``add_point``, ``settle``, ``keep``, in this order.
 """
 
 from __future__ import annotations
@@ -130,9 +129,9 @@ class Ledger:
         check_memory(model.dimension, num_islands, num_particles, dense=dense)
         self.model, self.seed, self.first_island = model, seed, first_island
         self.states_error, self.heats = population.states_error, heats
-        reservoir = population.reservoir
-        self.rows: Reservoir | Window
-        self.rows = Window() if forgets else Reservoir(reservoir, seed, first_island)
+        self.rows: Reservoir | Window = Window()
+        if not forgets:
+            self.rows = Reservoir(population.reservoir, seed, first_island)
         self.num_observations = 0.0
         self.num_chunks = 0
         self.temperature = 1.0

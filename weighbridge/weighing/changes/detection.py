@@ -62,13 +62,20 @@ class Judge(NamedTuple):
 class Detector:
     """The rows since the last change, and the test of a chunk against them.
 
+    A run, or a contest of several, asks it before it absorbs a chunk (``examine``), and tells it
+    afterwards what came of it (``note``).
+
     Args:
-        changes: the settings.
+        settings: how changes are looked for.
         seed: of the permutations.
+
+    Attributes:
+        found: the changes so far.
     """
 
-    def __init__(self, changes: Changes, seed: int) -> None:
-        self.changes, self.seed = changes, seed
+    def __init__(self, settings: Changes, seed: int) -> None:
+        self.settings, self.seed = settings, seed
+        self.found: list[Change] = []
         self.num_chunks = 0
         self.steps: list[float] = []
         self.kept: list[np.ndarray] = []  # columns of the rows, then their weights
@@ -90,8 +97,8 @@ class Detector:
             first_row: number of the chunk's first row in the stream.
         """
         model, cloud, half_life, counts_rows = judge
-        fewest = max(self.changes.min_rows, ROWS_PER_DIMENSION * model.dimension)
-        if self.num_kept < min(fewest, self.changes.window):
+        fewest = max(self.settings.min_rows, ROWS_PER_DIMENSION * model.dimension)
+        if self.num_kept < min(fewest, self.settings.window):
             return None
         *leaves, kept_weight = self.kept
         kept = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(values), leaves)
@@ -103,7 +110,7 @@ class Detector:
         counted = np.concatenate([_fade(weight[old], half_life), np.zeros(len(weight[new]))])
         score, influence = row_statistics(model, cloud, rows, counted)
         permutations = random_numbers(self.seed, Stream.CHANGES, 0, 0, self.num_chunks)
-        rate = self.changes.false_alarm_rate
+        rate = self.settings.false_alarm_rate
         verdict = compare_rows(
             RowStatistics(score[old], influence[old], weight[old]),
             RowStatistics(score[new], influence[new], weight[new]),
@@ -121,6 +128,19 @@ class Detector:
             chunk_end=first_row + num_rows(values),
         )
 
+    def note(self, values: PyTree, weight: np.ndarray, steps: float, change: Change | None) -> None:
+        """Take in what came of a chunk that was examined.
+
+        Args:
+            values: the rows of the chunk.
+            weight: how often each counts.
+            steps: annealing steps that it took; NaN where a fresh run took it.
+            change: what it showed, if anything.
+        """
+        if change is not None:
+            self.found.append(self.compared(change, steps))
+        self.keep(values, weight, steps, change)
+
     def keep(self, values: PyTree, weight: np.ndarray, steps: float, change: Change | None) -> None:
         """Add an absorbed chunk to the reference rows; after a change they begin at its row."""
         columns = [*jax.tree_util.tree_leaves(values), weight]
@@ -130,7 +150,7 @@ class Detector:
             self.steps = []
         else:
             before = self.kept or [column[:0] for column in columns]
-            start = -self.changes.window
+            start = -self.settings.window
             self.kept = [np.concatenate(pair)[start:] for pair in zip(before, columns, strict=True)]
             self.steps = [*self.steps, steps][-REMEMBERED_CHUNKS:]
         self.num_chunks += 1
@@ -143,31 +163,34 @@ class Detector:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values from which ``restore`` continues."""
         arrays = {f"reference/{i}": column for i, column in enumerate(self.kept)}
-        return arrays, {
-            "changes": repr(self.changes),
+        noted = {
+            "changes": repr(self.settings),
             "num_chunks": self.num_chunks,
             "steps": list(self.steps),
         }
+        return arrays, {"detector": noted, "changes": [change.plain() for change in self.found]}
 
     def restore(self, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> None:
         """Continue from what ``state`` gave."""
-        if plain["changes"] != repr(self.changes):
+        noted = plain["detector"]
+        if noted["changes"] != repr(self.settings):
             raise CheckpointError(
-                f"The run was saved with changes={plain['changes']}, not {self.changes!r}. Load it "
-                "with those."
+                f"The run was saved with changes={noted['changes']}, not {self.settings!r}. Load "
+                "it with those."
             )
         count = sum(name.startswith("reference/") for name in arrays)
         self.kept = [np.array(arrays[f"reference/{i}"]) for i in range(count)]
         lengths = {len(column) for column in self.kept}
-        if len(lengths) > 1 or max(lengths, default=0) > self.changes.window:
+        if len(lengths) > 1 or max(lengths, default=0) > self.settings.window:
             raise ValueError(f"the rows since the last change have the lengths {lengths}")
         stored = {re.sub("rows/(store_)?", "", name): column for name, column in arrays.items()}
         for number, column in enumerate(self.kept):
             twin = stored.get(str(number), column)
             if (twin.shape[1:], twin.dtype) != (column.shape[1:], column.dtype):
                 raise ValueError(f"column {number} of the rows since the last change is another")
-        self.num_chunks = int(plain["num_chunks"])
-        self.steps = [float(steps) for steps in plain["steps"]]
+        self.num_chunks = int(noted["num_chunks"])
+        self.steps = [float(steps) for steps in noted["steps"]]
+        self.found = [Change.from_plain(change) for change in plain["changes"]]
 
 
 def _fade(weight: np.ndarray, half_life: float | None) -> np.ndarray:

@@ -24,10 +24,10 @@ from weighbridge.estimators.path_points import (
     shortened,
 )
 from weighbridge.estimators.protocols import SequentialMethod
-from weighbridge.estimators.sequential import Kept, SequentialRun
+from weighbridge.estimators.sequential import Kept, SequentialRun, annealing_steps
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
-from weighbridge.weighing.changes.detection import Judge
+from weighbridge.weighing.changes.detection import Detector, Judge
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ class SegmentedRun:
         model: with a log-likelihood of rows.
         seed: of the first segment; others draw other random numbers.
         first_island: of the run.
+        detector: tests every chunk before it is absorbed. With the policy "restart" the rows of a
+            chunk before its change go to the segment under way, which ends there, and those from
+            it on to a fresh one. None where another one decides: see ``restart``.
 
     Attributes:
         restarts: rows at which it began anew.
@@ -73,9 +76,14 @@ class SegmentedRun:
     """
 
     def __init__(
-        self, method: SequentialMethod, model: Model, seed: int, first_island: int = 0
+        self,
+        method: SequentialMethod,
+        model: Model,
+        seed: int,
+        first_island: int = 0,
+        detector: Detector | None = None,
     ) -> None:
-        self.method, self.model = method, model
+        self.method, self.model, self.detector = method, model, detector
         self.seed, self.first_island = seed, first_island
         self.restarts: list[int] = []
         self.competes = False
@@ -122,9 +130,9 @@ class SegmentedRun:
         return self.run.particles()
 
     def fork(self) -> SegmentedRun:
-        """A run in the same place that goes its own way."""
+        """A run in the same place that goes its own way, without a detector."""
         twin = SegmentedRun(self.method, self.model, self.seed, self.first_island)
-        arrays, plain = SegmentedRun.state(self)
+        arrays, plain = self.state()
         twin.restore({name: np.array(array) for name, array in arrays.items()}, plain)
         return twin
 
@@ -133,8 +141,19 @@ class SegmentedRun:
         return Judge(self.model, self.particles(), getattr(self.method, "half_life", None))
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in one chunk; on an error nothing has changed."""
-        self.run.absorb(values, weight)
+        """Bring in one chunk, tested where there is a detector; on an error nothing has changed."""
+        if self.detector is None:
+            self.run.absorb(values, weight)
+            return
+        change = self.detector.examine(self.judge(), values, weight, self.num_rows)
+        steps = math.nan
+        if change is not None and self.detector.settings.policy == "restart":
+            self.restart(values, weight, change.row - change.chunk_start)
+        else:
+            before = annealing_steps(self.run)
+            self.run.absorb(values, weight)
+            steps = annealing_steps(self.run) - before
+        self.detector.note(values, weight, steps, change)
 
     def restart(self, values: PyTree, weight: np.ndarray, first: int) -> None:
         """Bring in a chunk of which the rows from this one on belong to a new segment.
@@ -172,7 +191,9 @@ class SegmentedRun:
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
         """A block after which, if it ends in an error, the run is as before."""
-        with restored_on_error(self), self.run.undoable():
+        detector = self.detector
+        watched = contextlib.nullcontext() if detector is None else restored_on_error(detector)
+        with restored_on_error(self), self.run.undoable(), watched:
             yield
 
     def kept(self) -> Kept | None:
@@ -193,7 +214,14 @@ class SegmentedRun:
 
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence of all segments; the posterior is that of the last."""
-        found = self.run.result(elapsed, extra)
+        found = self._of_all_segments(self.run.result(elapsed, extra))
+        if self.detector is None:
+            return found
+        noticed = {"change_points": [change.row for change in self.detector.found]}
+        return replace(found, diagnostics=found.diagnostics | noticed)
+
+    def _of_all_segments(self, found: Evidence) -> Evidence:
+        """The result of the segment under way, with the evidence of those before."""
         if not self.restarts:
             return found
         closed = self.closed
@@ -212,10 +240,12 @@ class SegmentedRun:
         arrays, plain = self.run.state()
         if self.restarts:
             arrays["closed_path"] = path_array(self.closed_path, arrays["path"].shape[1])
-        return arrays, {
+        kept, noted = ({}, {}) if self.detector is None else self.detector.state()
+        return arrays | kept, {
             "run": plain,
             "restarts": list(self.restarts),
             "closed": asdict(self.closed),
+            **noted,
         }
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
@@ -226,6 +256,8 @@ class SegmentedRun:
         self.run = self._begin(len(self.restarts))
         self.run.restore(arrays, plain["run"])
         self.closed_path = path_points(arrays["closed_path"]) if self.restarts else []
+        if self.detector is not None:
+            self.detector.restore(arrays, plain)
 
 
 def _part(values: PyTree, weight: np.ndarray, rows: slice) -> tuple[PyTree, np.ndarray]:

@@ -14,7 +14,6 @@ from weighbridge.estimators.methods import Method, resolve_sequential
 from weighbridge.models.model import Model
 from weighbridge.weighing.online_comparison.catching_up import CatchUp
 from weighbridge.weighing.online_comparison.entrants import Entrants
-from weighbridge.weighing.online_comparison.watched_contest import WatchedContest
 from weighbridge.weighing.run_content import COMPARISON, HISTORY, check_rows_left_out
 from weighbridge.weighing.saving import (
     REFERENCE,
@@ -49,12 +48,15 @@ def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
         )
     kept, same = without_copies(arrays)
     contest, changes = entrants.contest, None
-    if isinstance(contest, WatchedContest):
+    if contest.detector is not None:
         # Rows that the next chunk is compared with go to the arrays.
-        watched, plain = contest.state()
-        kept |= watched
-        settings = asdict(contest.detector.changes)
-        changes = {"settings": settings, "parents": dict(contest.parents), "contest": plain}
+        reference, noted = contest.detector.state()
+        kept |= reference
+        changes = {
+            "settings": asdict(contest.detector.settings),
+            "parents": dict(contest.parents),
+            "contest": {**noted, "num_rows": contest.rows_tested},
+        }
     return kept, {
         "models": models,
         "checker": contest.checker.state(),
@@ -118,8 +120,9 @@ def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any
     contest.checker.restore(plain["checker"])
     contest.continuity.restore(plain["identifiers"])
     entries = {entry["name"]: entry for entry in plain["models"]}
-    if changes is not None and isinstance(contest, WatchedContest):
-        contest.restore(arrays, changes["contest"])
+    if changes is not None and contest.detector is not None:
+        contest.detector.restore(arrays, changes["contest"])
+        contest.rows_tested = int(changes["contest"]["num_rows"])
         for name in entries:
             if name in changes["parents"]:
                 entrants.join(name, changes["parents"][name], float(entries[name]["prior_odds"]))
@@ -140,10 +143,10 @@ def _check_same_rows(entrants: Entrants) -> None:
         if entrants.caught_up[name].sampling_error == 0:
             check_counts(session)
     contest = entrants.contest
-    if isinstance(contest, WatchedContest):
+    if contest.detector is not None:
         admitted = contest.checker.rows_read - contest.checker.rows_left_out
-        if contest.num_rows != admitted:
-            raise ValueError(f"{contest.num_rows} rows were looked at, and {admitted} admitted")
+        if contest.rows_tested != admitted:
+            raise ValueError(f"{contest.rows_tested} rows were looked at, and {admitted} admitted")
 
 
 def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:

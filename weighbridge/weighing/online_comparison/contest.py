@@ -1,16 +1,21 @@
-"""Several models on the same rows: one gate for all, and no model ahead of the others."""
+"""Several models on the same rows: one gate for all, and no model ahead of the others.
+
+A contest may have a detector of changes, which the leading model uses for all of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weighbridge.core.errors import DataError, MethodError
+from weighbridge.core.errors import DataError
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.threads import in_threads
 from weighbridge.core.types import PyTree
@@ -21,13 +26,13 @@ from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.quarantine import Unread
 from weighbridge.data.values import TableReader, num_rows
 from weighbridge.estimators.methods import Method, resolve_sequential
-from weighbridge.models.gate import refuse_pymc
+from weighbridge.estimators.sequential import annealing_steps
 from weighbridge.models.model import Model
-from weighbridge.models.response import check_responses
-from weighbridge.weighing.changes.watched_run import annealing_steps
+from weighbridge.models.row_likelihood import split_weight
+from weighbridge.weighing.changes.detection import Detector
+from weighbridge.weighing.changes.segments import SegmentedRun
+from weighbridge.weighing.changes.settings import Change, Changes
 from weighbridge.weighing.session import Session
-
-Methods = str | Method | Mapping[str, str | Method]
 
 
 class Taken(NamedTuple):
@@ -49,17 +54,43 @@ class Taken(NamedTuple):
 
 
 class Contest:
-    """Runs of several models on the same rows.
+    """Runs of several models on the same rows, with a common detector of changes or without.
+
+    With one, a chunk is tested by the model that leads before it is seen: one test a chunk, chosen
+    by the past alone, so that the rate of false alarms is the stated one however many models there
+    are. A model that fits badly may be taken by surprise by nothing, and need not agree.
+
+    With the policy "restart" all models begin anew at the same row, so that they stay comparable.
+    With ``compete`` the model that found the change goes on, and is joined by one of the same make
+    that begins anew there, with the evidence of the rows before in its own.
 
     Args:
-        seed: of every run.
+        seed: of every run, and of the test.
         on_bad_row: what to do with rows that one of the models cannot use.
         quarantine: the file that they go to.
+        changes: how changes are looked for; None does not.
+        leader: tells the name of the leading model.
+
+    Attributes:
+        sessions: the run of each model.
+        detector: of changes; None where they are not looked for.
+        parents: of models that began anew at a change, the model of the user that each is made of.
+        rows_tested: rows that the detector has seen.
     """
 
-    def __init__(self, seed: int, on_bad_row: RowPolicy, quarantine: str | Path | None) -> None:
-        self.seed = seed
+    def __init__(
+        self,
+        seed: int,
+        on_bad_row: RowPolicy,
+        quarantine: str | Path | None,
+        changes: Changes | None,
+        leader: Callable[[], str],
+    ) -> None:
+        self.seed, self.leader = seed, leader
         self.sessions: dict[str, Session] = {}
+        self.detector = None if changes is None else Detector(changes, seed)
+        self.parents: dict[str, str] = {}
+        self.rows_tested = 0
         self.checker = RowChecker(on_bad_row, self._check_rows, quarantine, self._columns_read)
         self.continuity = Continuity()
         self.reader = TableReader()
@@ -69,6 +100,8 @@ class Contest:
         chosen, left_out = resolve_sequential(method), self.reader.left_out
         session = Session(model, chosen, self.seed, "raise", left_out=left_out)
         session.checker = self.checker
+        if self.detector is not None:
+            session.run = SegmentedRun(chosen, model, self.seed)
         return session
 
     def take(
@@ -104,7 +137,80 @@ class Contest:
 
     def absorb(self, rows: PyTree) -> dict[str, float]:
         """Absorb rows that were checked into every model; tells the annealing steps."""
-        return in_threads(partial(_absorb, rows=rows), self.sessions)
+        if self.detector is None:
+            return in_threads(partial(_absorb, rows=rows), self.sessions)
+        steps = dict.fromkeys(self.sessions, 0.0)
+        for chunk in rechunk([rows], self._chunk_sizes(self.detector)):
+            for name, taken in self._absorb_tested(self.detector, chunk).items():
+                steps[name] = steps.get(name, 0.0) + taken
+        return steps
+
+    # --- changes are looked for -----------------------------------------------------------------
+
+    def _chunk_sizes(self, detector: Detector) -> Callable[[int], int]:
+        """Rows of the next chunk, the same for all models, after so many of an update."""
+        seen, window = self.rows_tested, detector.settings.window
+
+        def size_after(taken: int) -> int:
+            sizes = (
+                session.method.chunk_after(seen + taken, in_memory=False)
+                for session in self.sessions.values()
+            )
+            return min(window, *sizes)
+
+        return size_after
+
+    def _absorb_tested(self, detector: Detector, chunk: PyTree) -> dict[str, float]:
+        """Test a chunk by the leading model, and absorb it into all; tells the annealing steps."""
+        leader, ones = self.leader(), np.ones(num_rows(chunk))
+        session = self.sessions[leader]
+        run, counts_rows = _segments(session), bool(session.weight_counts_rows)
+        judge = run.judge()._replace(counts_rows=counts_rows)
+        change = detector.examine(judge, chunk, ones, self.rows_tested)
+        if change is None:
+            steps = in_threads(partial(_take, chunk=chunk, first=None), self.sessions)
+            detector.note(chunk, ones, steps[leader], None)
+        else:
+            anew = detector.settings.policy == "restart"
+            first = change.row - change.chunk_start
+            competitor = run.fork() if detector.settings.compete else None
+            restart_at = first if anew else None
+            steps = in_threads(partial(_take, chunk=chunk, first=restart_at), self.sessions)
+            if competitor is not None:
+                competitor.restart(*split_weight(chunk, counts_rows), first)
+                parent = self.parents.get(leader, leader)
+                self.join(f"{leader} | changed at {change.row}", parent, competitor)
+            found = replace(change, model=leader)
+            detector.note(chunk, ones, math.nan if anew else steps[leader], found)
+        self.rows_tested += num_rows(chunk)
+        return steps
+
+    def changes(self) -> list[Change]:
+        """Changes of the stream that were found so far."""
+        return [] if self.detector is None else list(self.detector.found)
+
+    def join(self, name: str, parent: str, run: SegmentedRun | None = None) -> None:
+        """Let a model that begins anew at a change take part, beside the one that found it.
+
+        Args:
+            name: of the model.
+            parent: name of the user's model that it is made of.
+            run: what it has seen; without, nothing yet.
+        """
+        elder = self.sessions[parent]
+        method: Any = elder.method
+        session = self.begin(elder.model, method)
+        session.weight_counts_rows = elder.weight_counts_rows
+        if run is not None:
+            session.run, session.fingerprint = run, elder.fingerprint
+        _segments(session).competes = True
+        self.sessions[name], self.parents[name] = session, parent
+
+    def leave(self, name: str) -> None:
+        """Let such a model take part no more."""
+        del self.sessions[name], self.parents[name]
+
+    # --- the common gate ------------------------------------------------------------------------
 
     def _admit(self, values: PyTree) -> PyTree:
         """Check rows for all models; the first also check the models against their columns."""
@@ -139,7 +245,10 @@ class Contest:
         """A block after which, if it ends in an error, every model is as before."""
         checked, identifiers = self.checker.state(), self.continuity.state()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(restored_on_error(self))
             stack.enter_context(self.reader.undoable())
+            if self.detector is not None:
+                stack.enter_context(restored_on_error(self.detector))
             for session in self.sessions.values():
                 stack.enter_context(restored_on_error(session))
                 stack.enter_context(session.run.undoable())
@@ -149,31 +258,6 @@ class Contest:
                 self.checker.restore(checked)
                 self.continuity.restore(identifiers)
                 raise
-
-
-def check_models(models: Any) -> None:
-    """Refuse what are no models by name."""
-    if not isinstance(models, Mapping) or not models:
-        raise MethodError(
-            "models must be a mapping from names to models, as in {'linear': ...}, with one or "
-            f"more of them, not {models!r}."
-        )
-    for name, model in models.items():
-        if not isinstance(name, str) or not name:
-            raise MethodError(f"The name of a model must be a text, not {name!r}.")
-        refuse_pymc(model)
-        if not isinstance(model, Model):
-            raise MethodError(f"{name!r} must be a wb.Model, not {type(model).__name__}.")
-    check_responses(models)
-
-
-def choose_methods(names: list[str], method: Methods) -> dict[str, str | Method]:
-    """The method of each model."""
-    if not isinstance(method, Mapping):
-        return dict.fromkeys(names, method)
-    if set(method) != set(names):
-        raise MethodError(f"method must name each of {names}, and no other model, or be one.")
-    return {name: method[name] for name in names}
 
 
 def _absorb(session: Session, rows: PyTree) -> float:
@@ -189,3 +273,18 @@ def latest(session: Session) -> tuple[float, float]:
     """Log evidence and its error; both 0 of no rows."""
     path = session.run.path
     return (path[-1].log_evidence, path[-1].std_error) if path else (0.0, 0.0)
+
+
+def _segments(session: Session) -> SegmentedRun:
+    """The run of a contest that looks for changes."""
+    run = session.run
+    assert isinstance(run, SegmentedRun)
+    return run
+
+
+def _take(session: Session, chunk: PyTree, first: int | None) -> float:
+    """Absorb a chunk, or begin anew within it; tells the annealing steps."""
+    before = annealing_steps(session.run)
+    anew = None if first is None else partial(_segments(session).restart, first=first)
+    session.absorb(chunk, anew)
+    return annealing_steps(session.run) - before

@@ -17,17 +17,15 @@ from weighbridge.estimators.methods import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.results.evidence_result import Evidence
-from weighbridge.weighing.changes.settings import Change, Changes
+from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.weighing.online_comparison.catching_up import CatchUp, replay, take_kept
-from weighbridge.weighing.online_comparison.contest import (
-    Contest,
+from weighbridge.weighing.online_comparison.contest import Contest, latest
+from weighbridge.weighing.online_comparison.given_models import (
     Methods,
     check_models,
     choose_methods,
-    latest,
 )
-from weighbridge.weighing.online_comparison.watched_contest import WatchedContest
 from weighbridge.weighing.session import Session
 
 
@@ -72,19 +70,12 @@ class Entrants:
         self.seed = seed
         self.prior_odds = dict(zip(names, check_prior_odds(names, prior_odds).tolist()))
         self.methods = choose_methods(names, method)
-        self.contest = self._open_contest(on_bad_row, quarantine, changes)
+        if changes is not None and not isinstance(changes, Changes):
+            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        self.contest = Contest(seed, on_bad_row, quarantine, changes, self.leader)
         for name, chosen in self.methods.items():
             self.sessions[name] = self.contest.begin(models[name], chosen)
         self.caught_up = {name: CatchUp("start", 0) for name in names}
-
-    def _open_contest(
-        self, on_bad_row: RowPolicy, quarantine: str | Path | None, changes: Changes | None
-    ) -> Contest:
-        if changes is None:
-            return Contest(self.seed, on_bad_row, quarantine)
-        if not isinstance(changes, Changes):
-            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
-        return WatchedContest(self.seed, on_bad_row, quarantine, changes, self.leader)
 
     @property
     def sessions(self) -> dict[str, Session]:
@@ -117,10 +108,6 @@ class Entrants:
         return model_probabilities(
             self.log_evidences(), self.std_errors(), self.prior_odds, self.seed
         )
-
-    def changes(self) -> list[Change]:
-        """Changes of the stream that were found so far."""
-        return list(self.contest.changes) if isinstance(self.contest, WatchedContest) else []
 
     def flags(self) -> dict[str, tuple[Status, ...]]:
         """Every reason for caution of each model."""
@@ -166,8 +153,8 @@ class Entrants:
         check_prior_odds(list(odds), odds)
         chosen = self.methods[next(iter(self.sessions))] if method is None else method
         contest = self.contest
-        anew = isinstance(contest, WatchedContest) and contest.detector.changes.policy == "restart"
-        if anew and self.changes():
+        detector = contest.detector
+        if detector is not None and detector.settings.policy == "restart" and detector.found:
             raise MethodError(
                 "The models have begun anew at changes of the stream, and one that is added now "
                 'has not. Start a new comparison, or use wb.Changes(policy="keep").'
@@ -193,9 +180,9 @@ class Entrants:
             steps: annealing steps since then; likewise.
         """
         contest = self.contest
-        if not isinstance(contest, WatchedContest):
+        if contest.detector is None:
             return
-        settings = contest.detector.changes
+        settings = contest.detector.settings
         for name in contest.parents:
             if name not in self.prior_odds:
                 elder, _, _ = name.rpartition(" | ")
@@ -217,7 +204,6 @@ class Entrants:
             parent: name of the user's model that it is made of.
             prior_odds: prior weight of the model.
         """
-        assert isinstance(self.contest, WatchedContest)
         self.contest.join(name, parent)
         self.prior_odds[name] = prior_odds
         self.methods[name] = self.methods[parent]

@@ -30,8 +30,12 @@ from weighbridge.weighing.online_comparison.checkpoint import (
     entrants_state,
     restore_entrants,
 )
-from weighbridge.weighing.online_comparison.contest import Methods, check_models, choose_methods
 from weighbridge.weighing.online_comparison.entrants import Entrants
+from weighbridge.weighing.online_comparison.given_models import (
+    Methods,
+    check_models,
+    choose_methods,
+)
 from weighbridge.weighing.online_comparison.history import History
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate
 from weighbridge.weighing.saving import KEY_KIND, row_policy
@@ -142,7 +146,7 @@ class OnlineComparison:
     @property
     def changes(self) -> list[Change]:
         """Changes of the stream that were found so far."""
-        return self._turns.take(self._entrants.changes)
+        return self._turns.take(self._entrants.contest.changes)
 
     @property
     def flags(self) -> dict[str, tuple[Status, ...]]:
@@ -212,43 +216,37 @@ class OnlineComparison:
     def _update(
         self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None
     ) -> ComparisonUpdate:
-        entrants = self._entrants
+        entrants, contest = self._entrants, self._entrants.contest
         with (
             restored_on_error(self.history),
             restored_on_error(entrants),
-            entrants.contest.undoable(),
+            contest.undoable(),
             telling(self.progress, WEIGHING),
         ):
-            return self._absorb(data, identifier, unread)
-
-    def _absorb(
-        self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None
-    ) -> ComparisonUpdate:
-        entrants = self._entrants
-        began, before = time.perf_counter(), entrants.log_evidences()
-        known = len(entrants.changes())
-        taken = entrants.contest.take(data, identifier, unread)
-        entrants.welcome(before, taken.annealing_steps)
-        probabilities, errors = entrants.probabilities()
-        log_evidences = entrants.log_evidences()
-        update = ComparisonUpdate(
-            num_observations=self.num_observations,
-            log_evidences=log_evidences,
-            std_errors=entrants.std_errors(),
-            log_predictives={n: log_evidences[n] - before[n] for n in log_evidences},
-            annealing_steps={n: taken.annealing_steps[n] for n in log_evidences},
-            probabilities=probabilities,
-            probability_errors=errors,
-            rows_skipped=taken.rows_skipped,
-            rows_quarantined=taken.rows_quarantined,
-            flags=entrants.flags(),
-            elapsed=time.perf_counter() - began,
-            notices=taken.notices,
-            changes=tuple(entrants.changes()[known:]),
-        )
-        if taken.is_new:
-            self.history.record(update)
-        return update
+            began, before = time.perf_counter(), entrants.log_evidences()
+            known = len(contest.changes())
+            taken = contest.take(data, identifier, unread)
+            entrants.welcome(before, taken.annealing_steps)
+            probabilities, errors = entrants.probabilities()
+            log_evidences = entrants.log_evidences()
+            update = ComparisonUpdate(
+                num_observations=self.num_observations,
+                log_evidences=log_evidences,
+                std_errors=entrants.std_errors(),
+                log_predictives={n: log_evidences[n] - before[n] for n in log_evidences},
+                annealing_steps={n: taken.annealing_steps[n] for n in log_evidences},
+                probabilities=probabilities,
+                probability_errors=errors,
+                rows_skipped=taken.rows_skipped,
+                rows_quarantined=taken.rows_quarantined,
+                flags=entrants.flags(),
+                elapsed=time.perf_counter() - began,
+                notices=taken.notices,
+                changes=tuple(contest.changes()[known:]),
+            )
+            if taken.is_new:
+                self.history.record(update)
+            return update
 
     # --- models come -----------------------------------------------------------------------------
 
