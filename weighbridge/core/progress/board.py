@@ -112,17 +112,16 @@ class Terminal:
         for key in [key for key in self._tasks if key not in rows]:
             bars.remove_task(self._tasks.pop(key))
         for key, row in rows.items():
-            if key not in self._tasks:
-                self._tasks[key] = bars.add_task("", total=None, text="", left="")
             # A total of None pulses: something is being done, and nobody knows how long.
-            bars.update(
-                self._tasks[key],
-                description=row.name,
-                total=None if row.fraction is None else 1.0,
-                completed=row.fraction or 0.0,
-                text=row.text,
-                left=row.left,
-            )
+            told: dict[str, Any] = {
+                "description": row.name,
+                "total": None if row.fraction is None else 1.0,
+                "text": row.text,
+                "left": row.left,
+            }
+            if key not in self._tasks:  # drawn at once, so with what it has to say
+                self._tasks[key] = bars.add_task(**told)
+            bars.update(self._tasks[key], completed=row.fraction or 0.0, **told)
 
     def close(self) -> None:
         """Take them away, and give the cursor back."""
