@@ -17,7 +17,8 @@ def in_threads(
 ) -> dict[str, Answer]:
     """Call a function for each of several things at the same time; an error names the thing.
 
-    When it returns, or fails, no thread is at work any more.
+    When it returns, or fails, no thread is at work any more, but for programs that were left
+    (``interrupts.leaving``), which change nothing.
 
     >>> in_threads(len, {"a": [1, 2], "b": []})
     {'a': 2, 'b': 0}
