@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -141,6 +142,40 @@ def test_a_run_that_is_taken_back_stops_before_any_program():
     with interruptible() as interruption:
         interruption.asked.set()
         program(1.0)  # what is given back has to be put together first
+
+
+def test_a_program_that_is_being_compiled_is_left():
+    """A large one takes ten seconds, and a watch that was told to stop waited for all of them."""
+    asked, traced, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(x):
+        traced.set()
+        asked.set()
+        assert done.wait(60)
+        return x / 3
+
+    program = jit(slow)
+    with stopped_by(asked, patience=0.0), pytest.raises(Interrupted):
+        program(1.0)
+    assert traced.is_set()
+    assert interrupts.is_at_work()
+    done.set()
+    deadline = time.monotonic() + 60
+    while interrupts.is_at_work() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not interrupts.is_at_work()
+
+
+def test_a_program_that_may_be_left_gives_the_same_in_the_precision_of_the_caller():
+    program = jit(lambda x: x / 3)
+    for precision in (False, True):
+        with jax.enable_x64(precision):
+            alone = program(1.0)
+            with stopped_by(threading.Event(), patience=0.0):
+                assert program(1.0) == alone
+                assert program(1.0).dtype == alone.dtype
+    with stopped_by(threading.Event(), patience=0.0), pytest.raises(TypeError):
+        program("text")
 
 
 # --- evidence: tempering ---------------------------------------------------------------------

@@ -103,6 +103,17 @@ def test_a_bar_can_start_again_and_close_twice():
     assert "3/30 rows" in text
 
 
+def test_the_first_that_is_seen_says_what_is_done():
+    """A bar without a word stood there until the next drawing."""
+    console = console_of()
+    bar = Bar(Terminal(console))
+    bar.announce("compiling", at_once=True)
+    written = console.file.getvalue()
+    bar.close()
+    assert "compiling" in written
+    assert "compiling" in written[: written.index("0 s")]
+
+
 def test_the_cursor_comes_back():
     console = console_of()
     bar = Bar(Terminal(console))

@@ -431,6 +431,15 @@ def test_energies():
         without.plot_energy()
 
 
+@pytest.mark.parametrize(("reverse", "side"), [(False, "left"), (True, "right")])
+def test_the_name_of_the_line_keeps_away_from_the_rows_above_it(reverse, side):
+    found = elpd()
+    shape = found.pareto_k[::-1] if reverse else found.pareto_k
+    lower = Elpd(*(found.elpd, 2.0, 1.1, "loo"), found.pointwise, np.ones(30), shape).plot().axes[1]
+    (told,) = [text for text in lower.texts if "not to be trusted" in text.get_text()]
+    assert told.get_horizontalalignment() == side
+
+
 def test_rows_with_bad_shapes_are_marked_and_numbered():
     result = elpd()
     upper, lower = result.plot().axes

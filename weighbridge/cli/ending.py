@@ -114,3 +114,16 @@ def stop_at_once(*_: object) -> None:
     show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
     os.write(2, show_cursor + b"weighbridge: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
+
+
+def leave_what_is_at_work() -> None:
+    """End the process here if a program that was left is still compiled: nobody waits for it.
+
+    Everything has been told and written by then.
+    """
+    from weighbridge.core.interrupts import is_at_work
+
+    if is_at_work():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -9,7 +9,12 @@ from typing import Annotated
 
 import typer
 
-from weighbridge.cli.ending import EXIT_ERROR, stopping, with_exit_codes
+from weighbridge.cli.ending import (
+    EXIT_ERROR,
+    leave_what_is_at_work,
+    stopping,
+    with_exit_codes,
+)
 from weighbridge.cli.options import (
     BadRowOption,
     BatchOption,
@@ -146,6 +151,7 @@ def watch(
     how = "the rows have ended" if watched.reason == "end" else "stopped"
     if not watched.problem:
         display.say(f"{how} at row {watched.rows:,}; everything is in {checkpoint}")
+        leave_what_is_at_work()
         return
     display.say(
         f"{how} at row {watched.rows:,}, but not everything is in {checkpoint}: {watched.problem} "

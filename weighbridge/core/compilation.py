@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -100,8 +101,17 @@ class Program(Generic[Result]):
         """Compile if the arguments are of a new kind, and run."""
         forking.check()
         interrupts.check_anywhere()
+        if interrupts.may_leave():
+            # Precision is a setting of each thread.
+            precision = jax.config.values["jax_enable_x64"]
+            return interrupts.leaving(partial(self._in, precision, *args, **kwargs))
         found: Result = self.compiled(*args, **kwargs)
         return found
+
+    def _in(self, precision: bool, /, *args: Any, **kwargs: Any) -> Result:
+        with jax.enable_x64(precision):
+            found: Result = self.compiled(*args, **kwargs)
+            return found
 
     def shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and types of the return value, found by tracing only."""

@@ -12,9 +12,15 @@ import contextvars
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
+
+# Seconds between two looks whether a program is to be left.
+BETWEEN_LOOKS = 0.1
 ONCE_MORE = "stopping and returning what there is; press Ctrl-C again to end at once"
 
 
@@ -90,6 +96,48 @@ def check_anywhere() -> None:
     interruption = _current.get()
     if interruption is not None and interruption.anywhere:
         check()
+
+
+_left: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def may_leave() -> bool:
+    """Whether the run of this context may leave a program that is compiled or run."""
+    interruption = _current.get()
+    return interruption is not None and interruption.anywhere
+
+
+def leaving(call: Callable[[], Result]) -> Result:
+    """Call a pure function, and leave it to itself if the run of this context is to stop meanwhile.
+
+    The compiler cannot be interrupted. So it works in a thread of its own, which goes on after this
+    one has stopped waiting for it; what comes of it is dropped.
+
+    >>> leaving(lambda: 1 + 1)
+    2
+    """
+    context: contextvars.Context = contextvars.copy_context()
+    found: Future[Result] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(context.run(call))
+        except BaseException as error:
+            found.set_exception(error)
+
+    # Not a daemon: Python must not end amid what the compiler does, unless by os._exit.
+    thread = threading.Thread(target=work, name="weighbridge-program", daemon=False)
+    thread.start()
+    while not wait([found], BETWEEN_LOOKS).done:
+        if is_due():
+            _left.add(thread)
+            raise Interrupted
+    return found.result()
+
+
+def is_at_work() -> bool:
+    """Whether a program that was left is still at work; Python would wait for it at its end."""
+    return any(thread.is_alive() for thread in _left)
 
 
 def keep() -> None:

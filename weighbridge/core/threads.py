@@ -17,7 +17,8 @@ def in_threads(
 ) -> dict[str, Answer]:
     """Call a function for several arguments at the same time; an error names the argument.
 
-    When this returns or raises, no thread is running any more.
+    When this returns or raises, no thread is running any more, but for programs that were left
+    (``interrupts.leaving``), which change nothing.
 
     >>> in_threads(len, {"a": [1, 2], "b": []})
     {'a': 2, 'b': 0}

@@ -66,10 +66,12 @@ def plot_elpd(
         below.axhline(largest_k, color="grey", linestyle="--", linewidth=1, zorder=0)
         below.set_ylim(ends)
         below.set_ylabel("Pareto k")
+        on_right = _has_room_on_right(heights, largest_k, ends)
         below.annotate(
-            f"unreliable above {largest_k:g}", (1.0, largest_k),
-            xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
-            ha="right", fontsize="x-small", color="0.35", zorder=4,
+            f"unreliable above {largest_k:g}", (1.0 if on_right else 0.0, largest_k),
+            xycoords=("axes fraction", "data"), xytext=(-4 if on_right else 4, 3),
+            textcoords="offset points", ha="right" if on_right else "left",
+            fontsize="x-small", color="0.35", zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
         )  # fmt: skip
         _number(below, rows, heights, worst[bad[worst]])
@@ -149,3 +151,14 @@ def plot_elpd_comparison(
     right.set_xlabel("difference to the best (nats)")
     drawn.heading([f"Bars: 2 standard errors either way; grey: below {small:g} nats, too small"])
     return drawn.figure
+
+
+def _has_room_on_right(heights: np.ndarray, line: float, ends: tuple[float, float]) -> bool:
+    """Whether fewer rows stand just above a line in the last half of them than in the first.
+
+    >>> _has_room_on_right(np.array([0.0, 0.1, 0.72, 0.75]), 0.7, (0.0, 1.0))
+    False
+    """
+    above = (heights >= line) & (heights < line + 0.15 * (ends[1] - ends[0]))
+    half = (len(heights) + 1) // 2
+    return int(np.sum(above[half:])) <= int(np.sum(above[:half]))

@@ -111,17 +111,16 @@ class Terminal:
         for key in [key for key in self._tasks if key not in rows]:
             bars.remove_task(self._tasks.pop(key))
         for key, row in rows.items():
-            if key not in self._tasks:
-                self._tasks[key] = bars.add_task("", total=None, text="", left="")
             # A total of None shows a pulsing bar: the work has no known end.
-            bars.update(
-                self._tasks[key],
-                description=row.name,
-                total=None if row.fraction is None else 1.0,
-                completed=row.fraction or 0.0,
-                text=row.text,
-                left=row.left,
-            )
+            told: dict[str, Any] = {
+                "description": row.name,
+                "total": None if row.fraction is None else 1.0,
+                "text": row.text,
+                "left": row.left,
+            }
+            if key not in self._tasks:  # drawn at once, so with what it has to say
+                self._tasks[key] = bars.add_task(**told)
+            bars.update(self._tasks[key], completed=row.fraction or 0.0, **told)
 
     def close(self) -> None:
         """Remove the bars, and show the cursor again."""
