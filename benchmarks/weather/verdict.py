@@ -56,7 +56,7 @@ class Kind:
         attack: makes the attack and judges it; a typed error that it lets pass is
             ``Came.REFUSED``, any other error ``Came.UNTYPED``.
         times: how many are tried, each with a seed of its own.
-        seconds: after which it hangs. Generous: it is killed then.
+        seconds: of the processor after which it hangs, or five times as many by the clock.
         mebibytes: that it may take beyond what the process had before.
         fresh: whether it wants a process that nothing was done in before.
     """

@@ -227,6 +227,7 @@ def test_a_file_renamed_while_it_was_half_read_is_read_on(tmp_path):
     rest, told = drain(chunks(follow(tmp_path), 2, plain(found[0].cursor)))
     assert values_of(rest) == rows(2, 6)
     assert texts_of(told) == [("duplicate", "c.csv")]
+    assert "read as a.csv" in told[0].text
     for number, chunk in enumerate(rest):
         again, _ = drain(chunks(follow(tmp_path), 2, plain(chunk.cursor)))
         assert values_of(again) == rows(2 * number + 4, 6)

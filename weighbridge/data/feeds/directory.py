@@ -135,6 +135,7 @@ class DirectoryFeed:
         later = self._renamed(name, taken, looks)
         if later is not None:  # its other rows come now, as under the old name
             taken.rename(name, later)
+            yield Parcel(None, notices=(read_before(later, name, True),))
             yield from self._read_on(later, taken, looks)
             return
         taken.forget(name)  # files that were read may be removed
@@ -170,9 +171,9 @@ class DirectoryFeed:
         old = taken.files[before].mark
         grown = old is None or mark.size > old.size
         taken.rename(before, name)
-        if before != name:
+        if before != name:  # else it was told when reading went on in it
             looks.leave(before)
-        yield Parcel(None, notices=(read_before(name, before, grown),))
+            yield Parcel(None, notices=(read_before(name, before, grown),))
         if grown:
             yield from self._read_on(name, taken, looks)
         else:

@@ -40,5 +40,5 @@ def _begins_with(path: Path, mark: FileMark) -> bool:
 def read_before(name: str, before: str, grown: bool) -> Notice:
     """The notice for such a file."""
     text = f"{shown(name)} is the file that was read as {shown(before)}, renamed or linked: "
-    text += "only what was appended since is read." if grown else "it does not count again."
+    text += "only what had not been read is read." if grown else "it does not count again."
     return Notice("duplicate", name, text)
