@@ -331,7 +331,7 @@ def test_a_model_of_which_there_is_nothing_is_left_out():
     assert found.left_out == ("far",)
     assert list(found.results) == ["near"]
     assert not found.is_complete
-    assert "nothing of them: far" in str(found)
+    assert "no result yet: far" in str(found)
     assert math.isnan(found.probabilities["near"])
     with pytest.raises(KeyboardInterrupt):
         wb.compare(models, DATA, SMC, progress=Pressing(1, 1))

@@ -242,7 +242,7 @@ def test_models_on_one_stream(online, model):
 def test_other_features_of_the_same_rows_are_refused_with_the_way_out():
     """Names of columns decide; only the user knows that `x` holds other features."""
     other = result(ROWS | {"x": ROWS["x"][:, ::-1]}, -12.0)
-    with pytest.raises(wb.MethodError, match=r"same are k, y.*other features.*same_data=False"):
+    with pytest.raises(wb.MethodError, match=r"in both: k, y.*other features.*same_data=False"):
         wb.compare({"a": result(ROWS), "b": other})
     assert (
         "other features" in wb.compare({"a": result(ROWS), "b": other}, same_data=False).remarks[0]

@@ -166,11 +166,12 @@ def _weigh(
 
 
 def _hint(one: Fingerprint, other: Fingerprint) -> str:
-    """A hint for the error: the columns may be different features of the same rows."""
+    """A hint for the error: the columns may be other features of the same rows."""
     alike = one.same_beside_features(other)
     if not alike or alike == sorted(one.columns.keys() & other.columns.keys()):
         return ""
-    return f" {', '.join(alike)} agree: the others may be different features of the same rows."
+    same = ", ".join(alike)
+    return f" The same in both: {same}. The others may be other features of the same rows."
 
 
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
