@@ -181,7 +181,7 @@ def test_discrete_distributions_can_be_drawn_from():
         (3.0, dist.Normal(0, 1), {}, "must be a function"),
         (jnp.sin, 3.0, {}, "over must be"),
         (jnp.sin, [(1.0, 0.0)], {}, "low < high"),
-        (jnp.sum, [(0.0, np.inf)], {}, "has no end"),
+        (jnp.sum, [(0.0, np.inf)], {}, "is infinite"),
         (jnp.sin, jnp.sin, {}, "give a proposal"),
         (jnp.sin, dist.Normal(0, 1), {"proposal": 1}, "proposal must be"),
         (lambda x: jnp.ones(2), dist.Normal(0, 1), {}, "one number"),

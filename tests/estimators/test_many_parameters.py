@@ -28,7 +28,7 @@ def test_a_large_model_warns_or_is_refused(monkeypatch):
     with pytest.warns(WeighbridgeWarning, match=r"5,000 parameters .* about .* GiB"):
         memory.check_memory(5000, 16, 64, dense=True)
     monkeypatch.setattr(memory, "bytes_available", lambda: GIB)
-    with pytest.raises(MethodError, match=r"1\.0 GiB are left\. Use fewer .*dense=False"):
+    with pytest.raises(MethodError, match=r"1\.0 GiB are free\. Use fewer .*dense=False"):
         memory.check_memory(5000, 16, 64, dense=True)
     memory.check_memory(5000, 16, 64, dense=False)  # a diagonal has room
 

@@ -267,7 +267,7 @@ def _require_method(method: str | Tempering | None) -> Tempering:
             "method=wb.AIS(...)."
         )
     if chosen.chain_length > 1:
-        raise MethodError("Bounds need plain SMC: leave out waste_free.")
+        raise MethodError("Bounds need SMC without waste-free chains: leave out waste_free.")
     return chosen
 
 
