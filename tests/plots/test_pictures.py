@@ -307,7 +307,8 @@ def test_truths_in_the_chains():
 @pytest.mark.parametrize("draw", [chains().plot, chains().plot_posterior])
 def test_bad_wishes_are_refused(draw):
     for wish in ({"truths": {"v": 1.0}}, {"labels": {"w[7]": "x"}}, {"units": {"W": "m"}}):
-        with pytest.raises(MethodError, match=f"There is no parameter .* {next(iter(wish))} has"):
+        wrong = f"There is no parameter .* which is in {next(iter(wish))};"
+        with pytest.raises(MethodError, match=wrong):
             draw(**wish)
     with pytest.raises(MethodError, match=r"shape \(3,\), but 'w' the shape \(2,\)"):
         draw(truths={"w": [1.0, 2.0, 3.0]})

@@ -197,7 +197,7 @@ def test_mistakes_in_what_is_asked():
             told.interval(bad)
     with pytest.raises(wb.MethodError, match="each of the 7 rows"):
         told.plot(np.zeros(6))
-    with pytest.raises(wb.MethodError, match="leave it out"):
+    with pytest.raises(wb.MethodError, match="leave x out"):
         posterior.predict(lambda p: p["b"]).plot([1.0])
 
 

@@ -233,7 +233,7 @@ def test_files_that_are_no_result(result, tmp_path):
     online = Online(zoo.gaussian.model(), SMALL)
     online.update(zoo.gaussian.simulate(20))
     online.save(path)
-    with pytest.raises(CheckpointError, match=r"online\.\d+, and weighbridge\.evidence"):
+    with pytest.raises(CheckpointError, match=r"online\.\d+, but weighbridge\.evidence"):
         Evidence.load(path)
     result.save(path)
     whole = path.read_bytes()
