@@ -155,7 +155,7 @@ def test_a_program_that_is_being_compiled_is_left():
         return x / 3
 
     program = jit(slow)
-    with stopped_by(asked, patience=0.0), pytest.raises(Interrupted):
+    with stopped_by(asked, patience=0.0, leaves=True), pytest.raises(Interrupted):
         program(1.0)
     assert traced.is_set()
     assert interrupts.is_at_work()
@@ -171,10 +171,13 @@ def test_a_program_that_may_be_left_gives_the_same_in_the_precision_of_the_calle
     for precision in (False, True):
         with jax.enable_x64(precision):
             alone = program(1.0)
-            with stopped_by(threading.Event(), patience=0.0):
+            with stopped_by(threading.Event(), patience=0.0, leaves=True):
                 assert program(1.0) == alone
                 assert program(1.0).dtype == alone.dtype
-    with stopped_by(threading.Event(), patience=0.0), pytest.raises(TypeError):
+    with (
+        stopped_by(threading.Event(), patience=0.0, leaves=True),
+        pytest.raises(TypeError),
+    ):
         program("text")
 
 

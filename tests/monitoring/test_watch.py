@@ -159,6 +159,20 @@ def test_a_chunk_that_was_stopped_amid_does_not_count(tmp_path, stop_amid, call,
     assert saved(broken) == saved(alone)
 
 
+def test_the_first_chunks_do_not_wait_for_the_compiler(tmp_path, monkeypatch):
+    """The others do not pay for a thread for each program."""
+    seen, original = [], watching.stopped_by
+
+    def noted(*arguments, leaves):
+        seen.append(leaves)
+        return original(*arguments, leaves=leaves)
+
+    monkeypatch.setattr(watching, "stopped_by", noted)
+    monkeypatch.setattr(watching, "COMPILING_CHUNKS", 3)
+    watch(plan(), ROWS, tmp_path)
+    assert seen == [True] * 3 + [False] * 5
+
+
 def test_a_stop_before_the_first_chunk_begins_none(tmp_path, monkeypatch):
     """It came while modules were loaded or models made: what is not begun is not waited for."""
     monkeypatch.setattr(watching, "GRACE", 60.0)

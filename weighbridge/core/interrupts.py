@@ -35,6 +35,7 @@ class Interruption:
         asked: an event that is set when the run is asked to stop.
         patience: seconds for which the current step may continue before the run stops.
         anywhere: whether the run may stop between any two programs, because it returns nothing.
+        leaves: whether it does not even wait for the program that is compiled or run.
 
     Attributes:
         has_something: whether there is a result to return.
@@ -47,9 +48,11 @@ class Interruption:
         patience: float = 0.0,
         *,
         anywhere: bool = False,
+        leaves: bool = False,
     ) -> None:
         self.asked = threading.Event() if asked is None else asked
         self.anywhere = anywhere
+        self.leaves = leaves
         self.has_something = False
         self.ends = False
         self._patience = patience
@@ -102,9 +105,9 @@ _left: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def may_leave() -> bool:
-    """Whether the run of this context may leave a program that is compiled or run."""
+    """Whether the run of this context does not wait for the program that is compiled or run."""
     interruption = _current.get()
-    return interruption is not None and interruption.anywhere
+    return interruption is not None and interruption.leaves
 
 
 def leaving(call: Callable[[], Result]) -> Result:
@@ -202,10 +205,16 @@ def interruptible(
 
 
 @contextlib.contextmanager
-def stopped_by(asked: threading.Event, patience: float) -> Iterator[None]:
+def stopped_by(asked: threading.Event, patience: float, *, leaves: bool = False) -> Iterator[None]:
     """A block that stops after an event: at the next program after ``patience`` seconds.
 
     The code that runs in the block has to undo what it has done by then.
+
+    Args:
+        asked: is set to stop it.
+        patience: seconds that it is given to end by itself.
+        leaves: whether to leave the program under way, such as one that takes long to compile; a
+            thread for each costs a third of a millisecond.
 
     >>> event = threading.Event()
     >>> with stopped_by(event, patience=0.0):
@@ -214,7 +223,7 @@ def stopped_by(asked: threading.Event, patience: float) -> Iterator[None]:
     ...     is_due()
     True
     """
-    token = _current.set(Interruption(asked, patience, anywhere=True))
+    token = _current.set(Interruption(asked, patience, anywhere=True, leaves=leaves))
     try:
         yield
     finally:

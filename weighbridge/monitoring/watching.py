@@ -47,6 +47,8 @@ SUMMARY_SHARE = 0.05
 QUICK = 2.0
 # After a stop, the current chunk has this many seconds to end; then it is abandoned between steps.
 GRACE = 2.0
+# In so many chunks most programs are compiled, which takes long: a stop does not wait for that.
+COMPILING_CHUNKS = 10
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class _Watch:
         self.began = time.monotonic()
         self.summary_seconds = 0.0
         self.last_change = ""
-        self.has_weighed = False
+        self.num_weighed = 0
         self.bad_rows = 0
 
     # --- beginning -------------------------------------------------------------------------------
@@ -354,9 +356,9 @@ class _Watch:
         self._tell(chunk.notices)
         values = chunk.values if self.prepare is None else self.prepare(chunk.values)
         if num_rows(values):  # the first rows of a series may only serve as past values
-            compiling = "" if self.has_weighed else "compiling, then "
+            compiling = "" if self.num_weighed else "compiling, then "
             announce(self.display, f"{compiling}weighing {num_rows(values):,} rows")
-            self.has_weighed = True
+            self.num_weighed += 1
             with self._may_leave_chunk():
                 update = self.comparison.update(values, unread=_shifted(chunk, values))
             self._record(update)
@@ -371,7 +373,7 @@ class _Watch:
     def _may_leave_chunk(self) -> contextlib.AbstractContextManager[None]:
         """A block that a stop ends between two steps, if its rows can be read again."""
         if self.feed.seekable:
-            return stopped_by(self.stop, GRACE)
+            return stopped_by(self.stop, GRACE, leaves=self.num_weighed <= COMPILING_CHUNKS)
         return contextlib.nullcontext()
 
     def _record(self, update: ComparisonUpdate) -> None:
