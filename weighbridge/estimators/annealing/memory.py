@@ -1,23 +1,14 @@
-"""How much memory a run will take, told before it takes it."""
+"""How much memory the particles of a run will take, told before it takes it."""
 
 from __future__ import annotations
 
-import os
-import warnings
-from pathlib import Path
+from weighbridge.core.memory import tell_memory
 
-from weighbridge.core.errors import MethodError, WeighbridgeWarning
-
-# Memory (bytes) from which on a run says what it is going to take.
-WORTH_A_WORD = 2 << 30
 # Arrays as large as all particles that a step holds at a time: positions, gradients, momenta,
 # before and after, and what the compiler keeps of them.
 PARTICLE_COPIES = 16
 # Matrices of all parameters by all, beside one for each island: covariances and their roots.
 MATRICES = 8
-# Settings of the machine, and of a container, that tell what may be taken.
-MEMORY = Path("/proc/meminfo")
-LIMIT, USED = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
 
 
 def bytes_needed(dimension: int, num_islands: int, num_particles: int, *, dense: bool) -> int:
@@ -32,36 +23,13 @@ def bytes_needed(dimension: int, num_islands: int, num_particles: int, *, dense:
     return 8 * numbers
 
 
-def bytes_available() -> int | None:
-    """What the machine, or the container, has left; None where it does not say."""
-    found = []
-    if MEMORY.exists():
-        lines = (line.split() for line in MEMORY.read_text().splitlines())
-        found += [1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:"]
-    elif "SC_AVPHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    if LIMIT.exists() and USED.exists() and (limit := LIMIT.read_text().strip()).isdigit():
-        found.append(max(int(limit) - int(USED.read_text()), 0))
-    return min(found) if found else None
-
-
 def check_memory(dimension: int, num_islands: int, num_particles: int, *, dense: bool) -> None:
     """Refuse a run that is larger than the memory there is; tell of one that takes much of it."""
-    needed = bytes_needed(dimension, num_islands, num_particles, dense=dense)
-    if needed < WORTH_A_WORD:
-        return
-    available = bytes_available()
-    about = (
+    what = (
         f"A model of {dimension:,} parameters with {num_islands} islands of {num_particles} "
-        f"particles takes about {_gigabytes(needed)} of memory"
+        "particles"
     )
     fewer = "Use fewer islands or particles (num_islands, num_particles)"
     if dense:
         fewer += ", or a metric that is no matrix (moves=wb.AdaptiveHMC(dense=False))"
-    if available is not None and needed > available:
-        raise MethodError(f"{about}, and {_gigabytes(available)} are left. {fewer}.")
-    warnings.warn(f"{about}. {fewer}, if that is too much.", WeighbridgeWarning, stacklevel=2)
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
+    tell_memory(bytes_needed(dimension, num_islands, num_particles, dense=dense), what, fewer)
