@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import io
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,39 @@ def attack_lines(suffix: str, spoil: Spoil, place: Place, number: int = 300) -> 
             return Verdict(Came.STOPPED, f"{policy}: {error}")
         raise
     return judge(found, wanted, changed)
+
+
+def attack_pipe(text_of: Callable[[list[Row]], str], spoil: Spoil, place: Place) -> Verdict:
+    """The same on a pipe, which gives some bytes at a time; a header and a first row are good."""
+    luck = place.luck
+    rows = draw(luck, 300)
+    good = text_of(rows).encode()
+    lines = good.split(b"\n")
+    start = sum(len(line) + 1 for line in lines[:3])  # what tells columns and types
+    bad = good[:start] + spoil(luck, b"\n" + good[start:])[1:]
+    kept = set(bad.split(b"\n"))
+    wanted = [row for row, line in zip(rows, lines[-1 - len(rows) : -1]) if line in kept]
+    policy = luck.choice(POLICIES)
+    pipe = Pieces(bad, max(luck.choice([1, 100, 1 << 16]), len(bad) >> 12))
+    try:
+        found = read_still(pipe, policy, place.folder)
+    except WeighbridgeError as error:
+        if policy != "raise":
+            return Verdict(Came.STOPPED, f"{policy}: {error}")
+        raise
+    return judge(found, wanted, len(kept - set(lines)))
+
+
+class Pieces(io.BytesIO):
+    """A stream that gives a few bytes at a time."""
+
+    def __init__(self, text: bytes, most: int) -> None:
+        super().__init__(text)
+        self.most = most
+
+    def read1(self, size: int | None = -1) -> bytes:
+        """Some bytes."""
+        return super().read1(self.most)
 
 
 def stray_quote(luck: random.Random, data: bytes) -> bytes:
@@ -143,6 +177,10 @@ def _with_line(line: bytes, luck: random.Random, data: bytes) -> bytes:
     return b"\n".join(lines)
 
 
+def _with_endless_line(luck: random.Random, data: bytes) -> bytes:
+    return _with_line(b"7" * (40 << 20), luck, data)
+
+
 def many_columns(suffix: str, place: Place) -> Verdict:
     """A hundred thousand columns: refused, or read, but not for ever."""
     number = 100_000
@@ -174,6 +212,10 @@ def _json(name: str, spoil: Spoil, times: int) -> Kind:
     return Kind("JSON lines", name, functools.partial(attack_lines, ".jsonl", spoil), times)
 
 
+def _pipe(name: str, text_of: Callable[[list[Row]], str], spoil: Spoil, times: int) -> Kind:
+    return Kind("pipe", name, functools.partial(attack_pipe, text_of, spoil), times)
+
+
 KINDS = (
     _csv("one stray quote", stray_quote, 200),
     _csv("several stray quotes", many_quotes, 100),
@@ -194,4 +236,10 @@ KINDS = (
     _json("lines that are no rows", not_an_object, 100),
     Kind("JSON lines", "a line of 100 MB", functools.partial(endless_line, ".jsonl", 100), 2),
     Kind("JSON lines", "100,000 columns", functools.partial(many_columns, ".jsonl"), 2),
+    _pipe("CSV with one stray quote", csv_text, stray_quote, 50),
+    _pipe("CSV with several stray quotes", csv_text, many_quotes, 50),
+    _pipe("CSV with text cells and ragged rows", csv_text, text_in_a_row, 50),
+    _pipe("CSV with a line of 40 MB", csv_text, _with_endless_line, 2),
+    _pipe("JSON lines that are no rows", json_lines, not_an_object, 50),
+    _pipe("JSON with a line of 40 MB", json_lines, _with_endless_line, 2),
 )

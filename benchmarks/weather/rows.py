@@ -112,11 +112,19 @@ class Reader:
         return Reading(self.rows, self._checker.rows_left_out, self.told)
 
 
-def read_still(path: Path, policy: str, size: int = 50) -> Reading:
-    """All rows of a source that does not grow."""
-    reader = Reader(policy, path.with_name("quarantine.bad"))
+def read_still(source: Path | io.BytesIO, policy: str, folder: Path | None = None) -> Reading:
+    """All rows of a source that does not grow.
+
+    Args:
+        source: a path, or a stream.
+        policy: the row policy.
+        folder: for the quarantine of a stream; that of a file lies beside it.
+    """
+    place = source.parent if isinstance(source, Path) else folder
+    assert place is not None
+    reader = Reader(policy, place / "quarantine.bad")
     memory.restart()
-    stream = reader.open(path, size)
+    stream = reader.open(source, 50)
     for chunk in stream:
         if chunk is not None:
             reader.take(chunk, stream)

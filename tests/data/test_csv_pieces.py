@@ -138,13 +138,13 @@ class Slow(io.BytesIO):
 
 @pytest.mark.parametrize("size", [5, 1000, 1 << 16])
 def test_a_forgotten_quote_on_a_pipe_is_one_bad_row_where_these_are_left_out(short, size):
-    lines = [b"%d,1\n" % k for k in range(3000)]
+    lines = [b"%d,1\n" % k for k in range(1200)]
     text = b"a,b\n" + b"".join(lines[:5]) + b'5,"1\n' + b"".join(lines[6:])
     rows, bad = lenient_rows(text, size)
     assert bad == [7]  # one header, five rows
-    assert len(rows) == 3000
+    assert len(rows) == 1200
     assert np.isnan(rows[5])
-    assert [row for row in rows if row == row] == [k for k in range(3000) if k != 5]
+    assert [row for row in rows if row == row] == [k for k in range(1200) if k != 5]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])

@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
+from weighbridge.core import memory as machine
 from weighbridge.core.errors import MethodError, WeighbridgeWarning
 from weighbridge.core.status import Status
 from weighbridge.estimators.annealing import memory_needed as memory
@@ -19,33 +20,49 @@ GIB = 1 << 30
 
 
 def test_a_small_model_is_not_looked_at(monkeypatch):
-    monkeypatch.setattr(memory, "bytes_available", lambda: 0)
+    monkeypatch.setattr(machine, "bytes_available", lambda: 0)
     memory.check_memory(500, 16, 64, dense=True)
 
 
 def test_a_large_model_warns_or_is_refused(monkeypatch):
-    monkeypatch.setattr(memory, "bytes_available", lambda: 64 * GIB)
+    monkeypatch.setattr(machine, "bytes_available", lambda: 64 * GIB)
     with pytest.warns(WeighbridgeWarning, match=r"5,000 parameters .* about .* GiB"):
         memory.check_memory(5000, 16, 64, dense=True)
-    monkeypatch.setattr(memory, "bytes_available", lambda: GIB)
+    monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
     with pytest.raises(MethodError, match=r"1\.0 GiB are free\. Use fewer .*dense=False"):
         memory.check_memory(5000, 16, 64, dense=True)
     memory.check_memory(5000, 16, 64, dense=False)  # a diagonal has room
 
 
 def test_the_machine_says_what_it_has_left():
-    left = memory.bytes_available()
+    left = machine.bytes_available()
     assert left is None or left > 1 << 20
 
 
 @pytest.mark.parametrize("method", [wb.SMC(), wb.IBIS()])
 def test_methods_ask_before_they_take_it(method, monkeypatch):
-    monkeypatch.setattr(memory, "bytes_available", lambda: GIB)
+    monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
     model = wb.Model(
         {"w": dist.Normal(0, 1).expand([5000]).to_event(1)}, lambda p, y: -((y - p["w"][0]) ** 2)
     )
     with pytest.raises(MethodError, match="5,000 parameters"):
         wb.evidence(model, np.zeros(2), method)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"num_samples": 10**6}, "num_samples, thin"),
+        ({"num_samples": 10, "warmup": wb.Warmup(metric="dense")}, "diagonal"),
+    ],
+)
+def test_chains_ask_before_they_take_it(options, remedy, monkeypatch):
+    monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
+    model = wb.Model(
+        {"w": dist.Normal(0, 1).expand([5000]).to_event(1)}, lambda p, y: -((y - p["w"][0]) ** 2)
+    )
+    with pytest.raises(MethodError, match=rf"5,000 parameters .* GiB are left\. .*{remedy}"):
+        wb.sample(model, np.zeros(2), **options)
 
 
 class _Step:

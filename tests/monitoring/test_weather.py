@@ -10,6 +10,7 @@ from benchmarks.weather.worker import answer
 QUICK = ("CSV: one", "CSV: sev", "CSV: cut", "CSV: random", "CSV: text", "CSV: gzip", "CSV: carr")
 QUICK += ("CSV: no rows", "JSON lines: one", "JSON lines: cut", "JSON lines: random")
 QUICK += ("JSON lines: lines", "NPZ: cut", "NPZ: random", "NPZ: claims", "Parquet:", "event log:")
+QUICK += ("pipe: CSV with one", "pipe: CSV with sev", "pipe: CSV with text", "pipe: JSON lines")
 KINDS = [kind for key, kind in CATALOGUE.items() if key.startswith(QUICK)]
 
 

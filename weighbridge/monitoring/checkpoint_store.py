@@ -88,7 +88,7 @@ class CheckpointStore:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 said = f"the place is read-only ({said})"
             raise CheckpointError(
-                f"Could not make the folder {self.directory}: {said}. Choose another place."
+                f"Could not make the folder {self.directory}: {said}. Choose another folder."
             ) from error
         if not os.access(self.directory, os.W_OK):
             raise CheckpointError(

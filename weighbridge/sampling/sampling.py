@@ -18,6 +18,7 @@ from weighbridge.models.model import Model
 from weighbridge.results.posterior import Posterior
 from weighbridge.sampling.chain_targets import prepare
 from weighbridge.sampling.kernels.nuts import NUTS
+from weighbridge.sampling.memory import check_memory
 from weighbridge.sampling.sampler import Sampler
 from weighbridge.sampling.warmup.settings import Warmup
 
@@ -114,8 +115,11 @@ def sample(
     rows = hold(model, source, "wb.sample", on_bad_row, quarantine)
     left_out = () if source is None else tuple(source.ignored_columns)
     prepared = prepare(model, rows, chosen, batch_size)
+    tuning = warmup or Warmup()
+    num_draws = num_samples * (prepared.num_walkers or 1)
+    check_memory(model.dimension, num_chains, num_draws, dense=tuning.metric == "dense")
     reporter = choose_chain_reporter(progress)
-    sampler = Sampler(prepared, seed, num_chains, warmup or Warmup(), thin, reporter)
+    sampler = Sampler(prepared, seed, num_chains, tuning, thin, reporter)
     if posterior is not None:
         drawn = sampler.resume(posterior, num_samples)
         left_out = tuple(dict.fromkeys((*posterior.columns_left_out, *left_out)))

@@ -14,7 +14,7 @@ from weighbridge.data.feeds.csv_pieces import CsvRows
 from weighbridge.data.feeds.json_lines import parcels_of
 from weighbridge.data.sources.csv_records import LONGEST_RECORD
 from weighbridge.data.sources.json_rows import RowParser
-from weighbridge.data.sources.line_blocks import LONGEST_LINE, Line, too_long
+from weighbridge.data.sources.line_blocks import KEPT_OF_LONG, LONGEST_LINE, Line, too_long
 
 READ_BYTES = 1 << 16
 
@@ -101,24 +101,27 @@ class StreamFeed:
                 yield from self._csv.add(piece)
         yield from self._csv.end()
 
-    def _json_rows(self, rest: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
+    def _json_rows(self, first: bytes, pieces: Iterator[bytes | None]) -> Iterator[Parcel | None]:
+        begun, looked = bytearray(first), 0  # a line that is begun, and how far it has no end
         byte, number, ended = 0, 1, False
         while True:
-            cut = len(rest) if ended else rest.rfind(b"\n") + 1
+            cut = len(begun) if ended else begun.rfind(b"\n", looked) + 1
             lines = []
-            for text in io.BytesIO(rest[:cut]):
+            for text in io.BytesIO(begun[:cut]):
                 if text.strip():
                     lines.append(Line(byte, number, text))
                 byte, number = byte + len(text), number + 1
-            rest = rest[cut:]
-            if len(rest) > LONGEST_LINE:
+            del begun[:cut]
+            looked = len(begun)
+            if looked > LONGEST_LINE:
                 if not self._parser.lenient:
                     raise DataError(
                         f"Line {number} of the stream has more than {LONGEST_LINE:,} bytes and no "
                         "end. Write one JSON object on each line."
                     )
-                lines.append(Line(byte, number, too_long(rest)))
-                skipped, rest = yield from _to_next_line(rest, pieces)
+                lines.append(Line(byte, number, too_long(bytes(begun[:KEPT_OF_LONG]))))
+                skipped, after = yield from _to_next_line(looked, pieces)
+                begun, looked = bytearray(after), 0
                 byte, number = byte + skipped, number + 1
             if lines:
                 if not self._parser.kept:
@@ -127,12 +130,14 @@ class StreamFeed:
                 yield from parcels_of(self._parser, lines, place, 0)
             if ended:
                 return
+            if begun and not looked:  # what came after a line that was too long
+                continue
             piece = next(pieces, b"")
             if piece is None:
                 yield None
             else:
                 ended = not piece
-                rest += piece
+                begun += piece
 
     def _pieces(self) -> Iterator[bytes | None]:
         """What has come, and None where nothing has for a while."""
@@ -154,10 +159,9 @@ class StreamFeed:
 
 
 def _to_next_line(
-    rest: bytes, pieces: Iterator[bytes | None]
+    skipped: int, pieces: Iterator[bytes | None]
 ) -> Generator[None, None, tuple[int, bytes]]:
-    """Drop what comes up to the end of a line: how many bytes these were, and what follows."""
-    skipped = len(rest)
+    """Drop what comes up to the end of a line: its length with what is dropped, what follows."""
     for piece in pieces:
         if piece is None:
             yield None

@@ -62,7 +62,7 @@ def write_report(directory: str | Path, output: str | Path | None = None) -> Pat
         write_whole(path, page.encode())
     except OSError as error:
         raise CheckpointError(
-            f"Could not write {path}: {error.strerror or error}. Choose another place."
+            f"Could not write {path}: {error.strerror or error}. Choose another folder."
         ) from error
     return path
 
