@@ -61,7 +61,7 @@ def test_chains_ask_before_they_take_it(options, remedy, monkeypatch):
     model = wb.Model(
         {"w": dist.Normal(0, 1).expand([5000]).to_event(1)}, lambda p, y: -((y - p["w"][0]) ** 2)
     )
-    with pytest.raises(MethodError, match=rf"5,000 parameters .* GiB are left\. .*{remedy}"):
+    with pytest.raises(MethodError, match=rf"5,000 parameters .* GiB are free\. .*{remedy}"):
         wb.sample(model, np.zeros(2), **options)
 
 
