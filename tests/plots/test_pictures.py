@@ -437,7 +437,7 @@ def test_the_name_of_the_line_keeps_away_from_the_rows_above_it(reverse, side):
     found = elpd()
     shape = found.pareto_k[::-1] if reverse else found.pareto_k
     lower = Elpd(*(found.elpd, 2.0, 1.1, "loo"), found.pointwise, np.ones(30), shape).plot().axes[1]
-    (told,) = [text for text in lower.texts if "not to be trusted" in text.get_text()]
+    (told,) = [text for text in lower.texts if "unreliable above" in text.get_text()]
     assert told.get_horizontalalignment() == side
 
 
