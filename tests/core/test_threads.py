@@ -79,6 +79,15 @@ def test_an_error_and_ctrl_c_end_a_turn(error):
     in_threads_at_once([lambda: turns.take(int)])
 
 
+@pytest.fixture
+def heard_ctrl_c():
+    """Python's own handler of SIGINT, also in a process that was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_ctrl_c")
 def test_ctrl_c_ends_the_waiting_for_a_turn():
     turns, taken, let_go = Turns("It"), threading.Event(), threading.Event()
     holder = threading.Thread(target=turns.take, args=[lambda: (taken.set(), let_go.wait(60))])
