@@ -12,6 +12,18 @@ Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
 
 
+def num_cores() -> int:
+    """The number of processor cores that this process may use.
+
+    >>> num_cores() >= 1
+    True
+    """
+    # Only Linux knows which cores a process is bound to.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def in_threads(
     function: Callable[[Thing], Answer], things: Mapping[str, Thing]
 ) -> dict[str, Answer]:
@@ -35,5 +47,5 @@ def in_threads(
                 error.add_note(f"This was in {name!r}.")
             raise
 
-    with ThreadPoolExecutor(min(len(things), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(things), num_cores())) as pool:
         return dict(zip(things, pool.map(call, things)))

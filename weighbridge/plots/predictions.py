@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weighbridge.core.constants import PROBABILITY
+from weighbridge.core.tables.summaries import highest_density_intervals
 from weighbridge.plots.canvas import (
     COLOURS,
     check_probability,
@@ -55,7 +56,7 @@ def plot_bands(
         values = draws[:, order, component]
         middle = values.mean(axis=0)
         for mass, shade in zip(masses, (0.2, 0.35)):
-            low, high = row_intervals(values, mass)
+            low, high = highest_density_intervals(values, mass)
             name = f"{percent(mass)} highest density"
             if len(where) > FEW_ROWS or x is not None:
                 panel.fill_between(
@@ -81,22 +82,6 @@ def plot_bands(
     return drawn.figure
 
 
-def row_intervals(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the shortest interval of every row that holds this share of its draws.
-
-    >>> low, high = row_intervals(np.array([[0.0], [9.0], [1.0], [2.0]]), 0.75)
-    >>> low.tolist(), high.tolist()
-    ([0.0], [2.0])
-    """
-    ordered = np.sort(draws, axis=0)
-    held = max(int(np.ceil(probability * len(draws) - 1e-9)), 1)
-    starts = ordered[: len(draws) - held + 1]
-    widths = ordered[held - 1 :] - starts
-    best = np.argmin(widths, axis=0)[None]
-    low = np.take_along_axis(starts, best, axis=0)[0]
-    return low, np.take_along_axis(ordered[held - 1 :], best, axis=0)[0]
-
-
 def plot_draws(
     draws: np.ndarray, *, axes: Surface | None = None, probability: float = PROBABILITY
 ) -> Figure:
@@ -114,7 +99,9 @@ def plot_draws(
         values = draws[:, component]
         panel.hist(values, bins=num_bins(len(values)), density=True, color=COLOURS[0], alpha=0.6)
         panel.axvline(values.mean(), color="black", linewidth=1, label="mean")
-        low, high = (float(end[0]) for end in row_intervals(values[:, None], probability))
+        low, high = (
+            float(end[0]) for end in highest_density_intervals(values[:, None], probability)
+        )
         panel.axvspan(low, high, color="0.9", zorder=0, label=f"{percent(probability)} HDI")
         panel.set_xlabel("prediction" if draws.shape[1] == 1 else f"prediction [{component}]")
         panel.set_ylabel("density")

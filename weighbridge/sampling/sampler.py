@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import CheckpointError, DataError, MethodError, ModelError
 from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.chains import ChainReporter
+from weighbridge.core.threads import num_cores
 from weighbridge.models.targets.host import OnHost
 from weighbridge.results.posterior import Posterior
 from weighbridge.sampling.chain import ChainRun
@@ -77,8 +77,7 @@ class Sampler:
             self.reporter.close()
             raise
         self._all(
-            lambda run: run.warm_up(num_warmup, self.warmup, self._go_on(run, num_warmup, True)),
-            num_warmup,
+            lambda run: run.warm_up(num_warmup, self.warmup, self._go_on(run, num_warmup, True))
         )
         warm = time.perf_counter() - began
         if self.stopped:
@@ -143,8 +142,7 @@ class Sampler:
     def _draw(self, num_samples: int, warm: float) -> Posterior:
         began = time.perf_counter()
         self._all(
-            lambda run: run.draw(num_samples, self.thin, self._go_on(run, num_samples, False)),
-            num_samples,
+            lambda run: run.draw(num_samples, self.thin, self._go_on(run, num_samples, False))
         )
         drawn = time.perf_counter() - began
         self.seconds = (self.seconds[0] + warm, self.seconds[1] + drawn)
@@ -197,10 +195,10 @@ class Sampler:
 
         return asked
 
-    def _all(self, work: Callable[[ChainRun], bool], total: int) -> None:
+    def _all(self, work: Callable[[ChainRun], bool]) -> None:
         """Do the work of all chains in threads; an interrupt ends them after the current block."""
         first, *others = self.runs
-        workers = min(len(os.sched_getaffinity(0)), len(self.runs))
+        workers = min(num_cores(), len(self.runs))
         pool = ThreadPoolExecutor(workers)
         with interruptible(self.reporter.say) as interruption:
             # Chains end at their next block; it is an error if there is no draw by then.
