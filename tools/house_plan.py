@@ -1,13 +1,13 @@
-"""The table of the move: where every module of before lives from now on, and what each room is.
+"""The table of the move: the new place of every old module, and a description of each package.
 
-A module that is in no row stops ``tools/move_house.py``: add a row. A package of before moves whole
-unless a row names one of its modules.
+``tools/move_house.py`` stops if a module has no row: add one. An old package moves as a whole,
+except for modules that have a row of their own.
 """
 
 from __future__ import annotations
 
-# Old module (or package) -> new module, both below ``weighbridge``. An empty home means that the
-# module only hands on names of others: it is deleted, and who imports from it asks those others.
+# Old module (or package) -> new module, both below ``weighbridge``. An empty new name means that
+# the module only re-exports names: it is deleted, and names are imported from their own modules.
 HOMES: dict[str, str] = {
     # --- core -------------------------------------------------------------------------------
     "base": "",
@@ -209,7 +209,7 @@ HOMES: dict[str, str] = {
     "demo": "cli.demo",
 }
 
-# What a room's ``__init__.py`` says where no package of before says it already.
+# Docstrings for ``__init__.py`` of the packages that have none yet.
 ROOMS: dict[str, str] = {
     "core": "What every other room stands on: errors, status, types, programs, files, progress.",
     "core.progress": "How far a run has come, as bars or as sparse lines.",
@@ -236,8 +236,8 @@ ROOMS: dict[str, str] = {
     "monitoring": "A run that is watched: events, checkpoints, a display and a report.",
 }
 
-# These hand on names on purpose: users reach them as ``wb.zoo``, ``wb.adapters``, ..., and the
-# command of an installation of before is ``weighbridge.cli:main``.
+# These re-export names on purpose: users access them as ``wb.zoo``, ``wb.adapters``, ..., and the
+# command of an older installation is ``weighbridge.cli:main``.
 PUBLIC_ROOMS = ("zoo", "adapters", "diagnostics", "cli")
 
 CONTRACTS = """\

@@ -1,16 +1,16 @@
-"""Move every module to its room, and rewrite whoever names it: ``python tools/move_house.py``.
+"""Move every module to its new package, and update its imports: ``python tools/move_house.py``.
 
-The table is ``tools/house_plan.py``. Imports are found by Python's own parser and rewritten in
-place; a name that a module hands on (``from a import X as X``, or an ``__init__`` that re-exports)
-is imported from where it is defined. Dotted paths and import statements in strings, comments and
-text files are rewritten too. Nothing is written before every module has a home.
+The table is ``tools/house_plan.py``. Python's own parser finds the imports, which are rewritten in
+place. A re-exported name (``from a import X as X``, or in an ``__init__``) is imported from the
+module that defines it. Dotted paths and import statements in strings, comments and text files are
+rewritten too. Nothing is written until every module has a place in the table.
 
-    python tools/move_house.py --check        # what would move; stops at modules without a home
-    python tools/move_house.py                # moves, rewrites, formats
-    python tools/move_house.py --patch A..B   # what changed from A to B, at the new addresses
+    python tools/move_house.py --check        # list the moves; stop at modules without a place
+    python tools/move_house.py                # move, rewrite, format
+    python tools/move_house.py --patch A..B   # print the changes from A to B, at the new paths
 
-Work that was done at the old addresses: merge it into the last commit before the move (a branch
-``before-move``), and carry over what that changed::
+For work that was done at the old paths: merge it into the last commit before the move (a branch
+``before-move``), and apply the changes of this merge at the new paths::
 
     git switch before-move && git merge main && git switch -
     python tools/move_house.py --patch before-move@{1}..before-move > patch

@@ -1,8 +1,8 @@
-"""The same numbers, to the bit? ``python tools/same_numbers.py REVISION_A REVISION_B``.
+"""Compare the numbers of two revisions: ``python tools/same_numbers.py REVISION_A REVISION_B``.
 
-Makes a worktree of each revision, runs ``tools/small_runs.py`` (of this checkout) on both at once,
-with one empty compilation cache each, and prints what is equal, what differs and what fails. The
-exit status is 1 if anything differs or fails.
+It makes a worktree of each revision and runs ``tools/small_runs.py`` (of this checkout) on both at
+the same time, each with its own empty compilation cache. It prints which runs are equal to the bit,
+which differ and which fail. The exit status is 1 if any run differs or fails.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""As fast as before? ``python tools/same_speed.py REVISION_A REVISION_B``.
+"""Compare the speed of two revisions: ``python tools/same_speed.py REVISION_A REVISION_B``.
 
-Makes a worktree of each revision and starts ``tools/timed_runs.py`` (of this checkout) on both.
-Each run is made once on both to compile it, and then in turns: A, B, A, B, ... The machine's noise
-is the same for both, so the median ratio of the pairs can be trusted where seconds cannot. The
-exit status is 1 if a median ratio lies outside 0.9 to 1.1.
+It makes a worktree of each revision and starts ``tools/timed_runs.py`` (of this checkout) on both.
+Each run is first made once on both, to compile it, and then in turns: A, B, A, B, ... Other load on
+the machine affects both alike, so the median ratio of the pairs is more reliable than the seconds.
+The exit status is 1 if a median ratio lies outside 0.9 to 1.1.
 """
 
 from __future__ import annotations

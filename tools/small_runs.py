@@ -1,7 +1,7 @@
-"""Small runs of everything, by public names alone: each gives a digest of its numbers.
+"""Small runs of all parts of the package, by public names only, each with a digest of its numbers.
 
 ``python tools/small_runs.py`` prints one line of JSON for each run. ``tools/same_numbers.py`` runs
-it on two revisions; it is the file beside this one that runs, not that of the revision.
+this file, as it is in this checkout, on two revisions of the package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpyro.distributions as dist
 
 import weighbridge as wb
 
-# What may differ between two runs of the same numbers, or says where something lies.
+# Fields that may differ although the numbers are equal, such as times and fingerprints.
 LEFT_OUT = {"elapsed", "seconds", "fingerprint", "remarks", "state", "kernel"}
 RUNS: dict[str, Callable[[], Any]] = {}
 
@@ -183,7 +183,7 @@ def comparison() -> Any:
 
 @run("sample: stopped, saved and resumed")
 def resumed() -> Any:
-    """Chains that go on from a file."""
+    """Chains that continue from a file."""
     settings: dict[str, Any] = {"kernel": wb.NUTS(), "num_samples": 6, "progress": False}
     first = wb.sample(PLANE, num_warmup=24, num_chains=2, seed=5, **settings)
     with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +239,7 @@ def kept() -> Any:
 
 @run("online comparison with changes: restarted")
 def restarted() -> Any:
-    """Runs begin anew."""
+    """Runs start again at a change."""
     return _stream(wb.Changes(1e-2, min_rows=20, policy="restart"))
 
 
@@ -302,7 +302,7 @@ def optimum() -> Any:
 
 @run("loo, waic, prior sensitivity")
 def criticism() -> Any:
-    """What is made of one posterior."""
+    """Checks that use one posterior."""
     posterior = wb.sample(LINEAR, ROWS, num_samples=60, num_warmup=60, seed=5, progress=False)
     return (
         wb.loo(posterior, LINEAR, ROWS),

@@ -1,7 +1,7 @@
-"""Runs for ``tools/same_speed.py``, by public names alone.
+"""Runs for ``tools/same_speed.py``, by public names only.
 
-It reads the name of a run from standard input, makes the run and prints how many seconds it took.
-Every time a run gets another seed.
+It reads the name of a run from standard input, makes the run and prints its duration in seconds.
+Each run has a new seed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAKERS = {"sgais-linear-1e6": _sgais, "smc-shells-2": _smc, "nuts-softmax": _nut
 
 
 def main() -> None:
-    """Answer names of runs by seconds."""
+    """Read names of runs, and print their durations in seconds."""
     made: dict[str, Callable[[int], object]] = {}
     count = dict.fromkeys(MAKERS, 0)
     for line in sys.stdin:

@@ -1,10 +1,10 @@
-"""How far is it from a call to its algorithm? ``python tools/walks.py`` prints the way.
+"""Print the frames between a public call and its algorithm: ``python tools/walks.py``.
 
-For each of four calls it notes the frames of the package that are on the stack when the algorithm
-is entered for the first time, outermost first: what a reader has to follow. Wrappers that only
-switch on double precision or take turns count as frames, as they do for the reader. Models of a
-comparison run in threads: there the frames of the caller come first, as they stood when the thread
-was asked.
+For each of four calls it prints the frames of the package that are on the stack when the algorithm
+is entered for the first time, outermost first: the functions that a reader has to follow. Wrappers
+that only switch on double precision, or let calls wait for each other, count as frames too. Models
+of a comparison run in threads. For them the frames of the caller come first, as they are while it waits
+for the thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def frames_at(entered: tuple[str, str], call: Callable[[], object]) -> list[str]
 
     Args:
         entered: end of the file's path, and the function's name.
-        call: what to run.
+        call: the function to run.
     """
     found: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Runs that take rows as they come: what is asked of them, and what they share."""
+"""Sequential runs: the protocol that they implement, and functions that they share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from weighbridge.models.model import Model, unravel_positions
 from weighbridge.models.targets.rows import Rows
 from weighbridge.results.evidence_result import Evidence
 
-# What is counted over all annealing steps.
+# Events that are counted over all annealing steps.
 COUNTED = ("num_diverged", "num_undefined", "num_infinite", "dropped")
 
 
 class Kept(NamedTuple):
-    """Rows that a run has kept, and whether they are all that it has seen."""
+    """Rows that a run has kept, and whether these are all rows seen."""
 
     values: PyTree
     weight: np.ndarray
@@ -33,21 +33,21 @@ class Kept(NamedTuple):
 
 
 class SequentialRun(Protocol):
-    """A run under way: rows go in, the evidence so far comes out, and it can be saved."""
+    """A sequential run: it takes rows, gives the evidence so far, and can be saved."""
 
     @property
     def path(self) -> list[PathPoint]:
-        """What is known after each piece of the rows."""
+        """The estimate after each piece of the rows."""
         ...
 
     @property
     def num_observations(self) -> float:
-        """Rows seen, repeated rows counted."""
+        """Sum of the weights of the rows seen."""
         ...
 
     @property
     def num_rows(self) -> int:
-        """Rows seen, whatever they count."""
+        """Number of rows seen, whatever their weights."""
         ...
 
     def particles(self) -> Cloud:
@@ -55,15 +55,15 @@ class SequentialRun(Protocol):
         ...
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in at most ``chunk_after`` rows; on an error nothing has changed."""
+        """Process at most ``chunk_after`` rows; after an error the run is unchanged."""
         ...
 
     def undoable(self) -> AbstractContextManager[None]:
-        """A block after which, if it ends in an error, the run is as before."""
+        """A block that restores the run if it ends in an error."""
         ...
 
     def kept(self) -> Kept | None:
-        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
+        """All rows seen or a uniform sample of them; None if neither is kept."""
         ...
 
     def flags(self) -> tuple[Status, ...]:
@@ -84,7 +84,7 @@ class SequentialRun(Protocol):
 
 
 def annealing_steps(run: SequentialRun) -> float:
-    """All that a run has taken; old points of a path may be joined, but none of its steps lost."""
+    """Number of annealing steps of a run. Joined points of its path have the sum of their steps."""
     return float(sum(point.annealing_steps for point in run.path))
 
 
@@ -94,12 +94,12 @@ def unexplained(
     """The error for rows that no particle can explain.
 
     Args:
-        model: whose log-likelihood failed.
+        model: the model whose log-likelihood failed.
         position: the particles that were tried.
-        rows: what was to be explained.
-        first_row: number of the first of them.
-        undefined: whether the log-likelihood was not a number, or -inf for every particle.
-        draw: what a particle is called.
+        rows: the rows for which it failed.
+        first_row: number of the first of these rows.
+        undefined: True if the log-likelihood was NaN; False if it was -inf for every particle.
+        draw: the word for a particle in the message.
     """
     if not undefined:
         return ModelError(
@@ -148,7 +148,7 @@ def cloud_state(cloud: Cloud) -> dict[str, np.ndarray]:
 
 
 def restored_cloud(arrays: Mapping[str, np.ndarray], like: Cloud) -> Cloud:
-    """Saved particles, which must have the shapes of these."""
+    """The saved particles; they must have the shapes of ``like``."""
     if any(arrays[name].shape != leaf.shape for name, leaf in like._asdict().items()):
         raise ValueError("the particles have another shape")
     return Cloud(*(jnp.asarray(arrays[name]) for name in Cloud._fields))

@@ -1,4 +1,4 @@
-"""Sequential evidence with SG-MCMC: each chunk is predicted by draws from the posterior before."""
+"""Sequential evidence with SG-MCMC: draws from the posterior so far predict the next chunk."""
 
 from __future__ import annotations
 
@@ -49,28 +49,30 @@ class SequentialSGMCMC(SequentialMethod):
     .. math:: \log \hat Z = \log \hat Z_{start} + \sum_n \log \frac1M \sum_i p(y_n | \theta_i),
               \qquad \theta_i \sim p(\theta | y_{<n})
 
-    The particles are those of the chunk before, moved a few steps on the new chunk and
-    mini-batches of what was before it. They are never weighted or resampled; the chunks grow
-    as the rows do (20, 40, 60, ... up to 500), for one row tells little when many are known.
-    Cameron, Eggers & Kroon (2019), Proceedings 33(1); the method that SGAIS grew out of.
+    After each chunk the particles are moved a few steps, on this chunk and on mini-batches of
+    the rows before it. They are never weighted or resampled. The chunks grow with the number of
+    rows (20, 40, 60, ... up to 500), since one row among many changes the posterior little.
+    Cameron, Eggers & Kroon (2019), Proceedings 33(1); the predecessor of SGAIS.
 
-    It is biased, and no spread shows by how much: the log of an average over few draws is too
-    low (by half its relative variance), mini-batch noise heats the particles, and particles that
-    have not yet settled know the rows before too little. Its error is stated as unknown;
-    ``diagnostics["spread_error"]`` is what the islands' spread would say.
+    The estimate is biased, and the spread of the islands does not show the bias. The log of an
+    average over few draws is too low (by half its relative variance). Mini-batch noise heats the
+    particles. Particles that have not converged do not yet reflect all rows before. The error is
+    therefore stated as unknown; ``diagnostics["spread_error"]`` is the error according to the
+    spread of the islands.
 
     Args:
         num_islands: independent sets of chains.
-        num_particles: chains of each.
-        chunk_growth: rows by which a chunk is larger than the one before; the first has as many.
-        max_chunk: rows of a chunk, at most.
+        num_particles: chains of each set.
+        chunk_growth: rows by which each chunk is larger than the one before; also the rows of the
+            first chunk.
+        max_chunk: the most rows of a chunk.
         batch_size: rows of a mini-batch.
         num_moves: kernel steps for each chunk.
         kernel: ``SGHMC`` or ``SGLD``, with step sizes for ONE observation, as in ``SGAIS``.
         start_with: the method for the first rows, whose factors vary most; None begins at the
-            prior. On a stream it runs anew with each update until it has all of them.
-        start_rows: how many rows that are.
-        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
+            prior. On a stream it runs again at each update until it has had all these rows.
+        start_rows: number of these first rows.
+        reservoir: rows kept for mini-batches; of more rows a uniform sample is kept.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(1000, seed=1)
@@ -94,12 +96,12 @@ class SequentialSGMCMC(SequentialMethod):
 
     counts: ClassVar[tuple[str, ...]] = COUNTS
     states_error: ClassVar[bool] = False
-    chunk_size: ClassVar[int] = 10_000  # taken in at once, and cut to chunks by the run
+    chunk_size: ClassVar[int] = 10_000  # rows of one ``absorb``; the run cuts them into chunks
     name: ClassVar[str] = "sequential_sgmcmc"
 
     def __post_init__(self) -> None:
         require_counts(self, "chunk_growth", "max_chunk", "start_rows")
-        self.engine()  # which checks the rest
+        self.engine()  # checks the other settings
         if not isinstance(self.start_with, BatchMethod | SequentialMethod | None):
             raise MethodError(
                 f"start_with must be a method such as wb.SMC(), or None, not {self.start_with!r}."
@@ -111,7 +113,7 @@ class SequentialSGMCMC(SequentialMethod):
             )
 
     def engine(self) -> PublishedSGAIS:
-        """Mini-batches, kernel and islands are those of SGAIS as published."""
+        """Published SGAIS with the same islands, kernel and mini-batches."""
         return PublishedSGAIS(
             num_islands=self.num_islands,
             num_particles=self.num_particles,
@@ -126,7 +128,9 @@ class SequentialSGMCMC(SequentialMethod):
         )
 
     def next_chunk(self, rows_seen: int) -> int:
-        """Rows of the next chunk: after k chunks, which had k (k + 1) / 2 growths, k + 1 of them.
+        """Rows of the next chunk: (k + 1) ``chunk_growth`` after k chunks, at most ``max_chunk``.
+
+        The first k chunks together have k (k + 1) / 2 times ``chunk_growth`` rows.
 
         >>> [SequentialSGMCMC().next_chunk(rows) for rows in (0, 20, 60, 100, 5000, 100_000)]
         [20, 40, 60, 60, 440, 500]
@@ -135,7 +139,7 @@ class SequentialSGMCMC(SequentialMethod):
         return min(self.chunk_growth * (chunks_before + 1), self.max_chunk)
 
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
-        """Rows taken in at once: always as many."""
+        """Rows of one ``absorb``: always ``chunk_size``."""
         return self.chunk_size
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialSGMCMCRun:
@@ -144,7 +148,7 @@ class SequentialSGMCMC(SequentialMethod):
 
 
 class SequentialSGMCMCRun(LedgerRun):
-    """A run under way, with the mini-batches of SGAIS as published."""
+    """The state of a run, with the mini-batches of published SGAIS."""
 
     def __init__(
         self, method: SequentialSGMCMC, model: Model, seed: int, first_island: int = 0
@@ -155,7 +159,7 @@ class SequentialSGMCMCRun(LedgerRun):
         self.start_flags: tuple[Status, ...] = ()
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in rows, cut to chunks that grow; on an error nothing has changed."""
+        """Process rows in chunks that grow; after an error the run is unchanged."""
         start = 0
         with in_double_precision(), self.undoable():
             for stop in self._stops(num_rows(values)):
@@ -169,15 +173,15 @@ class SequentialSGMCMCRun(LedgerRun):
                 start = stop
 
     def _is_starting(self, rows_seen: int) -> bool:
-        """Whether the next rows are for the method of the start."""
+        """Whether the next rows belong to ``start_with``, the method for the first rows."""
         return self.method.start_with is not None and rows_seen < self.method.start_rows
 
     def _is_only_start(self) -> bool:
-        """Whether all rows so far were for it: then its answer is the answer."""
+        """Whether all rows so far belong to ``start_with``: then its result is the answer."""
         return self._is_starting(self.num_rows - 1)
 
     def _stops(self, size: int) -> list[int]:
-        """Where to cut this many new rows."""
+        """Ends of the chunks into which this many new rows are cut."""
         stops = [0]
         while stops[-1] < size:
             seen = self.num_rows + stops[-1]
@@ -187,13 +191,13 @@ class SequentialSGMCMCRun(LedgerRun):
         return stops[1:]
 
     def _begin(self, chunk: ChunkRows) -> None:
-        """All rows so far by the method of the start: its evidence, its posterior as particles."""
+        """Run ``start_with`` on all rows so far; take over its evidence and posterior draws."""
         ledger = self.ledger
         if chunk.num_observations > 0:
             pieces: list[tuple[PyTree, np.ndarray]] = [(chunk.values, chunk.weight)]
             if ledger.num_rows:
                 pieces.insert(0, ledger.rows.gather(np.arange(ledger.num_rows)))
-            # Always as many rows: what is compiled for one update serves the next.
+            # Padded to a fixed number of rows, so that the next update compiles nothing new.
             joined, weights = join(pieces)
             everything = pad(joined, weights, self.method.start_rows)
             self._take_over(self._estimate(*everything), ledger.seen_with(chunk))
@@ -212,7 +216,7 @@ class SequentialSGMCMCRun(LedgerRun):
         return run.result(0.0, {})
 
     def _take_over(self, found: Evidence, seen: float) -> None:
-        """Start from a result: its draws, equally weighted, and its log evidence in all islands."""
+        """Continue from a result: its draws, with equal weights, and its log evidence."""
         ledger = self.ledger
         islands, particles = ledger.cloud.log_weight.shape
         draws = found.resample(islands * particles, seed=ledger.seed + ledger.first_island)
@@ -228,7 +232,7 @@ class SequentialSGMCMCRun(LedgerRun):
         ledger.path.append(PathPoint(seen, *known, ledger.temperature))
 
     def _anneal(self, chunk: ChunkRows) -> Annealed:
-        """One step of the core: the chunk at once, no resampling; then the weights are averaged."""
+        """One annealing step with the whole chunk, no resampling; then the weights are averaged."""
         engine, ledger = self.engine, self.ledger
         outcome = anneal(
             ledger.seed,
@@ -240,7 +244,7 @@ class SequentialSGMCMCRun(LedgerRun):
             Settings(engine.target_ess, resample_below=0.0),
             schedule=np.ones(1),
         )
-        # A particle that the rows exclude is no draw from their posterior, and counts no more.
+        # A particle with zero likelihood is not a draw from the posterior; its weight stays 0.
         alive = np.isfinite(outcome.cloud.log_weight)
         share = np.log(alive.shape[1] / np.maximum(alive.sum(axis=1), 1))
         average = (outcome.steps[-1].log_evidence + share)[:, None]
@@ -288,7 +292,7 @@ class SequentialSGMCMCRun(LedgerRun):
 
 @jit
 def _positions(model: Model, draws: Parameters) -> Array:
-    """Unconstrained vectors of posterior draws; one that lies on an edge is put just inside."""
+    """Unconstrained vectors of posterior draws; a draw on the boundary is moved just inside."""
     positions = jax.vmap(model.flatten)(draws)
     return jnp.where(
         jnp.isfinite(positions), positions, jnp.nan_to_num(jnp.clip(positions, -EDGE, EDGE))

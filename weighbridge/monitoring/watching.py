@@ -43,7 +43,7 @@ Reason = Literal["end", "signal", "error"]
 CHECKPOINTS = "checkpoints"
 # Posterior summaries take at most this share of the time.
 SUMMARY_SHARE = 0.05
-# When the watch is stopped, they are left out if they take longer than this (seconds).
+# A stopped watch writes a last summary only if the one before took less than this (seconds).
 QUICK = 2.0
 # After a stop, the current chunk has this many seconds to end; then it is abandoned between steps.
 GRACE = 2.0
@@ -371,7 +371,7 @@ class _Watch:
         self._save_if_due()
 
     def _may_leave_chunk(self) -> contextlib.AbstractContextManager[None]:
-        """A block that a stop ends between two steps, if its rows can be read again."""
+        """A block that a stop can end between two steps, if its rows can be read again."""
         if self.feed.seekable:
             return stopped_by(self.stop, GRACE, leaves=self.num_weighed <= COMPILING_CHUNKS)
         return contextlib.nullcontext()
@@ -481,7 +481,7 @@ class _Watch:
     def _end(self, reason: Reason) -> None:
         rows = self.comparison.num_observations
         try:
-            if rows and self.place is not None:  # else no chunk came since the start
+            if rows and self.place is not None:  # otherwise no chunk has come since the start
                 self._save()
                 if reason == "end" or 0 < self.summary_seconds < QUICK:
                     self._summarise()

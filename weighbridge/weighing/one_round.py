@@ -1,4 +1,4 @@
-"""One round of islands of several models: on data that are held, or in one pass over them."""
+"""One round of islands of several models: on data in memory, or in one pass over the data."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from weighbridge.weighing.competitor import Competitor
 from weighbridge.weighing.session import Session
 
 OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
-# What a block becomes for a model, given the rows that another one cannot use.
+# Gives the admitted rows of a block for one model, without rows that another model cannot use.
 Gate = Callable[[PyTree, "np.ndarray | None"], PyTree]
 Cut = Callable[[Mapping[str, Gate], CommonRows, Iterable[PyTree]], Iterator[dict[str, PyTree]]]
 
 
 class Policy(NamedTuple):
-    """What becomes of bad rows, and the file that they go to."""
+    """What is done with bad rows, and the quarantine file for them."""
 
     on_bad_row: RowPolicy
     quarantine: Quarantine | None
 
 
 class Weighing(NamedTuple):
-    """What all rounds of a weighing have in common, whatever its method.
+    """The inputs that all rounds of a weighing share, for any method.
 
     Attributes:
         competitors: the models, by name.
-        source: of the rows, the same for all.
-        seed: the same for all.
-        policy: what becomes of bad rows.
-        reporter: is told how far it is.
+        source: the source of the rows, the same for all models.
+        seed: the same for all models.
+        policy: what is done with bad rows.
+        reporter: shows the progress.
     """
 
     competitors: Mapping[str, Competitor]
@@ -61,17 +61,17 @@ class Weighing(NamedTuple):
     reporter: Reporter
 
     def label(self, name: str) -> str:
-        """What a model is called in reports: nothing, if it is the only one."""
+        """Name of a model in progress reports; empty if it is the only model."""
         return name if len(self.competitors) > 1 else ""
 
 
 def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> OneRound:
-    """Hold all the data, and give a function that runs one round of islands on them.
+    """Load all the data, and return a function that runs one round of islands on them.
 
     Args:
-        weighing: what is weighed.
-        method: for one round.
-        numbered: whether reports tell the number of the round, as there may be several.
+        weighing: the models and the data.
+        method: the method of one round.
+        numbered: whether reports show the number of the round, since there may be several.
     """
     competitors, source, seed, policy, reporter = weighing
     holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
@@ -110,11 +110,11 @@ def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> O
 
 
 def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:
-    """A function that runs one round of islands in one pass over the data.
+    """Return a function that runs one round of islands in one pass over the data.
 
     Args:
-        weighing: what is weighed.
-        method: for one round.
+        weighing: the models and the data.
+        method: the method of one round.
         shuffled: whether rows are taken in random order.
     """
     competitors, source, seed, policy, reporter = weighing
@@ -178,7 +178,7 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
 
 @contextlib.contextmanager
 def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
-    """A block after which, if it is interrupted, no model is ahead of the others."""
+    """A block that restores several runs if it fails, so that all have seen the same rows."""
     with contextlib.ExitStack() as stack:
         for session in sessions.values() if len(sessions) > 1 else ():
             stack.enter_context(restored_on_error(session))
@@ -188,7 +188,7 @@ def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told_if(shuffled: bool) -> Iterator[None]:
-    """A block whose errors say that rows are counted in random order, where they are."""
+    """A block whose model errors note, if rows are shuffled, that row numbers follow that order."""
     try:
         yield
     except ModelError as error:
@@ -201,7 +201,7 @@ def _told_if(shuffled: bool) -> Iterator[None]:
 
 
 def is_shuffled(method: SequentialMethod, source: Source) -> bool:
-    """Whether the rows are taken in random order: a decision for all models."""
+    """Whether the rows are taken in random order, the same for all models."""
     if method.shuffles and not source.in_memory:
         raise MethodError(
             "shuffle=True needs all rows in memory, and these come from files or an iterator: "
@@ -219,7 +219,7 @@ def _pass(
     block: PyTree,
     unusable: np.ndarray | None,
 ) -> PyTree:
-    """Rows of the common data as a model sees them, without those that cannot be used."""
+    """The model's columns of a block of the common data, without unusable rows."""
     return session.admit(view(block), unusable, block)
 
 
@@ -229,10 +229,10 @@ def _admitted_chunks(
     blocks: Iterable[PyTree],
     sizes: Callable[[int], int],
 ) -> Iterator[dict[str, PyTree]]:
-    """Chunks as each model sees them; every model checks the rows before the first takes them."""
+    """Chunks for each model; all models check the rows before any model absorbs them."""
     if len(gates) == 1:
         ((name, gate),) = gates.items()
-        # Checked before they are cut, so that rows which are skipped leave no short chunks.
+        # Rows are checked before they are cut into chunks, so that skipping makes no chunk short.
         admitted = (gate(block, common.unusable(block)) for block in blocks)
         for chunk in rechunk(admitted, sizes):
             yield {name: chunk}
@@ -248,7 +248,7 @@ def _shuffled_chunks(
     blocks: Iterable[PyTree],
     order: Callable[[PyTree], Iterator[PyTree]],
 ) -> Iterator[dict[str, PyTree]]:
-    """Chunks in random order; every row is checked, in the order as given, before any is taken."""
+    """Chunks in random order; all rows are first checked in the given order."""
     held: dict[str, list[PyTree]] = {name: [] for name in gates}
     for block in blocks:
         unusable = common.unusable(block)

@@ -1,4 +1,4 @@
-"""Evidence of an endless stream: update, look, save, resume."""
+"""The evidence of one model on a stream of rows, which can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ SCHEMA = "weighbridge.online.6"
 class Online:
     """The evidence of one model on a stream, updated as the rows arrive.
 
-    Threads may share it: their calls take turns. A forked process may not, and is told so.
+    Several threads may use one object: their calls wait for each other. A forked process may not:
+    there a call is an error.
 
     Args:
         model: a ``wb.Model``.
@@ -43,13 +44,13 @@ class Online:
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
-        changes: looks for changes of the stream, and says what to do about them; None does not.
-        progress: True or False, or a reporter; by default an update or a result that lasts is
-            told on a terminal or in a notebook, and elsewhere if it takes more than 10 s.
+        changes: how to detect changes of the stream, and what to do then; None: no detection.
+        progress: True or False, or a reporter; by default the progress of slow calls is
+            shown on a terminal or in a notebook, and elsewhere if a call takes more than 10 s.
 
     Attributes:
-        progress: as it was given; it may be changed, and is not saved.
-        extra: what was saved beside the run that was loaded, such as the cursor of its source.
+        progress: the argument; it may be changed, and is not saved.
+        extra: values that were saved with the loaded run, such as the cursor of its source.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(60, seed=1)
@@ -89,19 +90,19 @@ class Online:
 
     @property
     def num_observations(self) -> int:
-        """Rows seen so far, repeated rows counted."""
+        """Number of rows seen so far, each counted with its weight."""
         return round(self._session.run.num_observations)
 
     @property
     def changes(self) -> list[Change]:
-        """Changes of the stream that were found so far."""
+        """Changes of the stream detected so far."""
         return list(self._session.changes)
 
     def update(self, data: Any) -> Update:
-        """Absorb rows, any number of them; nothing is held back for later.
+        """Absorb any number of rows; no row waits for a later update.
 
-        All rows are checked before the first is absorbed. Whatever fails, and at a Ctrl-C, the
-        state is as before.
+        All rows are checked before the first is absorbed. After an error or Ctrl-C the state is
+        the same as before the call.
         """
         return self._turns.take(self._update, data)
 
@@ -110,7 +111,7 @@ class Online:
             return update_session(self._session, self._reader(data))
 
     def result(self) -> Evidence:
-        """The evidence of everything seen, with the posterior and the path."""
+        """The evidence of all rows seen, with the posterior and the path."""
         return self._turns.take(self._result)
 
     def _result(self) -> Evidence:
@@ -118,11 +119,11 @@ class Online:
             return self._session.result()
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
-        """Write the run to one file, whole or not at all.
+        """Write the run to one file, completely or not at all.
 
         Args:
-            path: the file; what is there is replaced.
-            extra: plain values to keep beside the run, such as the cursor of its source.
+            path: the file; an existing file is replaced.
+            extra: plain values to save with the run, such as the cursor of its source.
         """
         self._turns.take(self._save, path, dict(extra or {}))
 
@@ -154,18 +155,18 @@ class Online:
     ) -> Online:
         """Continue a saved run, bit for bit as if it had never stopped.
 
-        A file that is damaged, or of another model, method or version of the format, is refused
-        with a ``CheckpointError``; nothing in it is run. The digest of a file guards against
-        damage, not against attackers: keep checkpoints where only you can write.
+        A file that is damaged, or of another model, method or version of the format, raises a
+        ``CheckpointError``. No code from the file is executed. The digest of a file protects
+        against damage, not against attackers: keep checkpoints where only you can write.
 
         Args:
-            path: what ``save`` wrote.
+            path: a file that ``save`` wrote.
             model: the model of that run.
             method: the method of that run.
             on_bad_row: what to do with bad rows from now on; by default as before.
-            quarantine: the file for them, where they are kept: a checkpoint does not say where
-                to write.
-            limit: bytes beyond which a file is refused unread.
+            quarantine: the file for bad rows, if they are quarantined; a checkpoint does not
+                contain its path.
+            limit: largest size of a file in bytes; a larger file is an error.
         """
         path = Path(path)
         arrays, metadata = checkpoint_file.read(path, SCHEMA, limit)

@@ -1,4 +1,4 @@
-"""Rounds of islands: more of them until the error is small enough, then all as one result."""
+"""Run rounds of islands until the error is small enough, and merge them into one result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weighbridge.estimators.methods import Method
 from weighbridge.estimators.second_look.audit import drift_diagnostics, is_drifting
 from weighbridge.results.evidence_result import Evidence
 
-# Errors of a round's answer.
+# Diagnostics that are standard errors; for several rounds they are combined as for a mean.
 ERRORS = ("genealogy_error", "settled_error")
 
 
@@ -36,7 +36,7 @@ class Limits:
     time_limit: float | None = None
 
     def check(self, method: Method) -> None:
-        """Refuse limits that mean nothing, or that this method cannot meet."""
+        """Raise an error for invalid limits, or limits that this method cannot meet."""
         for name, value in (("tolerance", self.tolerance), ("time_limit", self.time_limit)):
             if value is not None and not value > 0:
                 raise MethodError(f"{name} must be positive, not {value!r}.")
@@ -51,10 +51,10 @@ class Rounds(NamedTuple):
     """How rounds of islands are run.
 
     Attributes:
-        one_round: runs islands from a first number on, of the models named.
-        method: whose islands they are.
+        one_round: runs one round, given the number of its first island and the names of models.
+        method: the method of the islands.
         repeatable: whether there can be a second round.
-        least: islands from which on an answer by their path alone may be enough.
+        least: the fewest islands with which a result from the path alone may be enough.
     """
 
     one_round: Callable[[int, Sequence[str]], dict[str, Evidence]]
@@ -66,12 +66,12 @@ class Rounds(NamedTuple):
 def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, Evidence]:
     """Run rounds of islands until every model's error is within the tolerance, or time is up.
 
-    A run that is interrupted gives back what there is of every model: its finished rounds, or what
-    the first one has come to. Models of which there is nothing are left out.
+    An interrupted run returns, for every model, its finished rounds, or the unfinished result of
+    its first round. Models without any result are left out.
 
     Args:
-        plan: how they are run.
-        names: of the models.
+        plan: how the rounds are run.
+        names: names of the models.
         limits: when to stop.
     """
     began = time.perf_counter()
@@ -109,18 +109,18 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
 
 
 def _given_up(result: Evidence, tolerance: float) -> Evidence:
-    """What an interrupted search for a smaller error has found."""
+    """Flag a result whose rounds were interrupted before the tolerance was surely reached."""
     late = () if result.std_error <= tolerance else (Status.TOLERANCE_NOT_REACHED,)
     flags = dict.fromkeys((Status.INTERRUPTED, *result.flags, *late))
     return replace(result, flags=tuple(flags))
 
 
 def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
-    """The error of several rounds, with what it may be off by itself added.
+    """The error of several rounds, increased by its own uncertainty.
 
-    A standard deviation of J islands is uncertain by a share of about 1 / sqrt(2 (J - 1)): to stop
-    where it happens to be small is to stop too early. That of a path, which no bridge confirms, is
-    unknown from too few.
+    A standard deviation from J islands has a relative error of about 1 / sqrt(2 (J - 1)). Without
+    this factor, rounds would stop too early when the estimate happens to be small. The error of a
+    path that no bridge confirms counts as infinite if there are too few islands.
     """
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
     if count < least and not all(_by_bridge(r) for r in results):
@@ -129,16 +129,16 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
 
 
 def _bias(results: Sequence[Evidence]) -> float:
-    """What more islands do not shrink."""
+    """The bias, which more islands do not reduce; mean over rounds."""
     names = ("heating_bias", "noise_bias")
     return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
 
 
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
-    """Whether more islands are of no use.
+    """Whether more islands cannot reach the tolerance.
 
-    No error can be stated, a bias that they do not shrink is too large, or the answer is not that
-    of the islands because all of them miss the same.
+    This is so if the error is unknown, if the bias, which more islands do not reduce, is too large,
+    or if all islands miss the same mass, so that the answer does not come from them.
     """
     return (
         any(math.isnan(r.std_error) or Status.MASS_MISSED in r.flags for r in results)
@@ -149,14 +149,14 @@ def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
 def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Combined]:
     """The standard error of several rounds together, and their answers combined.
 
-    Rounds are independent, so answers by a bridge are averaged; if fewer than half of the rounds
-    have one, or if one of them hit nothing, the islands' paths count instead.
+    Rounds are independent, so the answers of their bridges are averaged. If fewer than half of the
+    rounds have such an answer, or if the likelihood was flat in a round, the paths are used.
     """
     combined = _all_islands(results, method)
     if len(results) == 1:
         return results[0].std_error, combined
     bridged = [r for r in results if _by_bridge(r)]
-    # To leave out a round that hit nothing would be to count the others' hits twice.
+    # A flat round may have missed all the mass. Without it the mean would be too high.
     is_flat = any(Status.FLAT in r.flags for r in results)
     if 2 * len(bridged) >= len(results) and not is_flat:
         std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
@@ -164,7 +164,7 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
         return std_error, combined._replace(log_evidence=mean, std_error=std_error)
     biases = [_bias([r]) for r in results]
     errors = [r.diagnostics.get("path_error", r.std_error) for r in results]
-    # Each round's own error, and the spread over the islands of all rounds: the larger counts.
+    # The larger of two errors: that of the rounds' own, and the spread over all islands.
     within = float(np.mean([error**2 - b**2 for error, b in zip(errors, biases)]))
     chance = max(within / len(results), combined.std_error**2)
     std_error = math.hypot(math.sqrt(chance), _bias(results))
@@ -176,16 +176,16 @@ def _by_bridge(result: Evidence) -> bool:
 
 
 def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:
-    """The paths of all islands as one."""
+    """The path estimates of the islands of all rounds, combined."""
     return method.combine(np.concatenate([r.diagnostics["island_log_evidence"] for r in results]))
 
 
 def merge(results: Sequence[Evidence], method: Method) -> Evidence:
     """Several rounds of islands as one result.
 
-    The evidence, its error, the posterior, the counts and the flags are of all rounds. Rounds
-    choose their own powers, so the path and the diagnostics of its steps are the first round's:
-    ``diagnostics["trace_islands"]`` says of how many islands they tell.
+    The evidence, its error, the posterior, the counts and the flags are of all rounds. Each round
+    chooses its own powers, so the path and the diagnostics of its steps are those of the first
+    round; ``diagnostics["trace_islands"]`` is its number of islands.
     """
     if len(results) == 1:
         return results[0]
@@ -220,7 +220,7 @@ def _diagnostics(results: Sequence[Evidence], answer: Combined, method: Method) 
         if name in found:
             errors = [r.diagnostics[name] for r in results]
             known = all(error is not None for error in errors)
-            # Of a mean over rounds.
+            # The error of a mean over rounds.
             found[name] = math.hypot(*errors) / len(errors) if known else None
     by_path = answer.log_evidence == path.log_evidence
     if "path_log_evidence" in found:
@@ -237,24 +237,24 @@ def _diagnostics(results: Sequence[Evidence], answer: Combined, method: Method) 
 
 
 def _drifts(results: Sequence[Evidence]) -> list[np.ndarray]:
-    """How far islands went on drifting, of the rounds that looked."""
+    """The drift of the islands, for the rounds in which it was measured."""
     return [r.diagnostics["island_drift"] for r in results if "island_drift" in r.diagnostics]
 
 
 def _flags(
     results: Sequence[Evidence], method: Method, std_error: float, combined: Combined
 ) -> tuple[Status, ...]:
-    """What any round had to say of its path, and a fresh judgement of the answer as a whole."""
+    """The flags of all rounds; some of them are judged again for the merged answer."""
     raised = dict.fromkeys(flag for result in results for flag in result.flags)
     bias = abs(_bias(results))
     chance_error = math.sqrt(max(std_error**2 - bias**2, 0.0))
-    # Where islands are evened out on the way, the end cannot show what a round saw before.
+    # If the method resamples islands, their final spread hides an earlier disagreement.
     seen_before = method.evens_islands and Status.ISLANDS_DISAGREE in raised
     drifts = _drifts(results)
     path_error = _all_islands(results, method).std_error
     judged = {
         Status.DRIFTING: bool(drifts) and is_drifting(np.concatenate(drifts), path_error),
-        # Where another round has hit what one did not, the spread of their islands shows it.
+        # If only some rounds are flat, the spread of the islands shows the difference.
         Status.FLAT: all(Status.FLAT in result.flags for result in results),
         Status.HEATED: bias > max(MAX_HEATING_BIAS, 2 * chance_error),
         Status.ISLANDS_DISAGREE: seen_before or combined.spread > method.disagreement,

@@ -1,4 +1,4 @@
-"""One model, one method and the rows so far: what every update of a stream goes to."""
+"""A session: one model, one method and the rows so far; an update of it adds rows."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from weighbridge.weighing.changes.detection import Detector
 from weighbridge.weighing.changes.segments import SegmentedRun
 from weighbridge.weighing.changes.settings import Change, Changes
 
-# Takes in rows and how often each counts.
+# A function that absorbs rows with their weights.
 Absorb = Callable[[PyTree, np.ndarray], None]
 
 
 @travels()
 @dataclass(frozen=True)
 class Update:
-    """What one update of a stream brought.
+    """The result of one update of a stream.
 
     Attributes:
         log_evidence: of all rows seen, in nats.
         std_error: its standard error; NaN when it cannot be stated.
-        log_predictive: log evidence gained, log p(new rows | rows before); in an update after which
-            a path that had lost mass was put right (``Status.PATH_LOST``) also that.
-        num_observations: rows seen in all.
-        annealing_steps: of these rows, averaged over islands and summed over chunks.
-        ess: effective particles of an island, on average.
+        log_predictive: gain of log evidence, log p(new rows | rows before). It includes
+            the correction of a path that had lost mass (``Status.PATH_LOST``), if there was one.
+        num_observations: number of rows seen.
+        annealing_steps: for these rows, averaged over islands and summed over chunks.
+        ess: effective sample size of an island, averaged over islands.
         rows_skipped: bad rows left out of this update.
         rows_quarantined: bad rows of this update that went to the quarantine file.
         flags: every reason for caution.
         elapsed: seconds that this update took.
-        changes: changes of the stream that these rows showed, if they are looked for.
+        changes: changes of the stream detected in these rows, if detection is on.
     """
 
     log_evidence: float
@@ -71,7 +71,7 @@ class Update:
 
 
 class Session(Admission):
-    """A model, a method and the rows so far: what ``evidence`` and ``Online`` both drive."""
+    """A model, a method and the rows so far, as ``evidence`` and ``Online`` both use them."""
 
     def __init__(
         self,
@@ -96,25 +96,25 @@ class Session(Admission):
             self.detector = Detector(changes, seed)
             self.run = SegmentedRun(method, model, seed, first_island, self.detector)
         self.elapsed = 0.0
-        # Of the rows so far; None where they are not known one by one.
+        # The fingerprint of the rows so far; None if the run had only a sample of them.
         self.fingerprint: Fingerprint | None = Fingerprint()
 
     @property
     def changes(self) -> list[Change]:
-        """Changes that were found so far."""
+        """Changes detected so far."""
         return [] if self.detector is None else self.detector.found
 
     def chunk_after(self, rows_seen: int) -> int:
-        """Rows of the next chunk, where all are at hand."""
+        """Number of rows of the next chunk."""
         if self.detector is None:
             return self.method.chunk_after(rows_seen, in_memory=True)
-        # The rate of false alarms is that of a chunk: its size must not grow.
+        # The false alarm rate is per chunk, so chunks must not grow.
         window = self.detector.settings.window
         return min(self.method.chunk_after(rows_seen, in_memory=False), window)
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error or a Ctrl-C, the session is as before."""
+        """A block that restores the session if it ends in an error or by Ctrl-C."""
         checked = self.checker.state()
         with restored_on_error(self), self.run.undoable():
             try:
@@ -124,11 +124,11 @@ class Session(Admission):
                 raise
 
     def absorb(self, values: PyTree, by: Absorb | None = None) -> None:
-        """Bring in one chunk of admitted rows, and remember which they were.
+        """Absorb one chunk of admitted rows, and add them to the fingerprint.
 
         Args:
             values: the rows.
-            by: what takes them and their weights in; the run's own ``absorb`` by default.
+            by: the function that absorbs rows and weights; by default ``absorb`` of the run.
         """
         began = time.perf_counter()
         absorb = self.run.absorb if by is None else by

@@ -54,23 +54,23 @@ def evidence(
         model: a ``wb.Model``.
         data: an array, a dict or other pytree of arrays with one leading axis, a data frame
             (pandas, polars, Arrow), the path of a CSV, Parquet or NPZ file, or an iterator of such
-            chunks. Columns that do not hold numbers are left out, and told in the result; one that
-            the model reads is refused.
+            chunks. Columns that do not hold numbers are left out, and the result lists them; if
+            the model reads such a column, that is an error.
         method: a method object, or its name for the defaults; "auto" is SGAIS, or SMC for a total
             log-likelihood.
         seed: the same seed gives the same numbers.
-        tolerance: standard error (nats) to reach; islands are added until it is. Methods that
-            temper all the data begin with half of theirs, which may be enough.
+        tolerance: standard error (nats) to reach; islands are added until it is reached. Methods
+            that temper all the data begin with half of their islands, which may be enough.
         time_limit: seconds after which no more islands are added.
         progress: True or False, or a reporter; by default a bar on a terminal or in a
-            notebook, and elsewhere, of a run of more than 10 s, a few lines on standard error.
+            notebook, and elsewhere a few lines on standard error if a run takes more than 10 s.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
 
-    Ctrl-C gives back what there is, with ``Status.INTERRUPTED``: the rows so far, the path so far
-    (``diagnostics["power_reached"]``; below 1 that is not the evidence, and the error is NaN), or
-    the rounds of islands that had ended. A second one ends it at once.
+    After Ctrl-C the result so far is returned, with ``Status.INTERRUPTED``: of the rows so far, of
+    the path so far (``diagnostics["power_reached"]``; below 1 it is not the evidence, and the error
+    is NaN), or of the finished rounds of islands. A second Ctrl-C ends the call at once.
 
     Returns:
         The log evidence with its error, the posterior, and the path.
@@ -108,7 +108,7 @@ def evidence(
 def open_common(
     models: Mapping[str, Model], data: Any, method: Method, on_bad_row: RowPolicy = "raise"
 ) -> Source:
-    """Data that every one of the models can be weighed on; none for models that have their own."""
+    """Open the data for all models; an empty source for models that contain their own data."""
     for model in models.values():
         require_model(model)
         if isinstance(method, SequentialMethod):
@@ -133,13 +133,13 @@ def weigh_together(
 ) -> dict[str, Evidence]:
     """The evidence of several models in one pass over data that may be read only once.
 
-    With a tolerance, those whose error is still too large run more islands; for methods that take
-    rows as they come that is another pass, if the data can be read again.
+    With a tolerance, models whose error is still too large run more islands. Sequential methods
+    then need another pass, which is possible only if the data can be read again.
     """
     limits = limits or Limits()
     try:
         announce(reporter, READING)
-        # One for all models and rounds, so that a row is written once.
+        # One quarantine file for all models and rounds, so that a row is written once.
         policy = Policy(on_bad_row, open_quarantine(on_bad_row, quarantine))
         weighing = Weighing(competitors, source, seed, policy, reporter)
         if is_watched(reporter):
@@ -151,7 +151,7 @@ def weigh_together(
 
 
 def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
-    """How a method runs its rounds: on data that are held, or in passes over them."""
+    """How a method runs its rounds: on data in memory, or in passes over the data."""
     competitors, source = weighing.competitors, weighing.source
     if isinstance(method, BatchMethod):
         least, numbered = method.num_islands, limits.tolerance is not None
@@ -169,7 +169,7 @@ def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
 def _told_of_files(
     results: dict[str, Evidence], source: Source, policy: Policy
 ) -> dict[str, Evidence]:
-    """The results with the files that could not be read, which the quarantine has too."""
+    """Add the files that could not be read to the results and to the quarantine file."""
     if not source.set_aside:
         return results
     if policy.quarantine is not None:
@@ -180,7 +180,7 @@ def _told_of_files(
 
 
 def _tell_scales(competitors: Mapping[str, Competitor], source: Source) -> None:
-    """Say before a run that takes long why it will, where the first rows can be read twice."""
+    """Print remarks on column scales that make a run slow, if the data can be read twice."""
     first = next(source.blocks(), None) if source.reopenable else None
     if first is None or not num_rows(first):
         return

@@ -1,4 +1,4 @@
-"""A run of IBIS under way."""
+"""A run of IBIS."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ from weighbridge.results.evidence_result import Evidence
 if TYPE_CHECKING:
     from weighbridge.estimators.ibis.ibis import IBIS
 
-# A stage ends when its weights have degenerated: all islands are resampled, whatever their ESS.
+# A stage ends when the weights have degenerated. Then all islands are resampled, whatever their
+# ESS: the threshold is above 1.
 ALWAYS = 2.0
-# Rows up to which a result looks for modes that were missed: it takes about as long as six stages.
+# Up to this many rows a result includes a second look for missed modes, which takes about as long
+# as six stages.
 LOOKED_AT = 1 << 13
-# Rows that are looked at together, to find where the weights degenerate.
+# Rows that are evaluated together, to find the row at which the weights degenerate.
 LOOK_AHEAD = 256
 
 
@@ -79,7 +81,7 @@ def _summary(cloud: Cloud) -> tuple[Array, Array]:
 
 
 class IBISRun:
-    """A run under way: the particles of the last stage, and what the rows since then weigh."""
+    """The state of a run: particles of the last stage, and log weights of the rows since then."""
 
     @double_precision
     def __init__(self, method: IBIS, model: Model, seed: int, first_island: int = 0) -> None:
@@ -88,7 +90,7 @@ class IBISRun:
         self.method, self.model, self.seed = method, model, seed
         self.store = Store()
         self.num_observations = 0.0
-        self.moved_rows = 0  # rows that the particles were moved with
+        self.moved_rows = 0  # rows that the last moves included
         self.num_stages = 0
         self.mover = choose_mover(method.moves, model.dimension, 0, on_host=False)
         require_walkers(self.mover, method.num_particles, model.dimension)
@@ -105,12 +107,12 @@ class IBISRun:
 
     @property
     def num_rows(self) -> int:
-        """Rows seen, whatever they count."""
+        """Number of rows seen, whatever their weights."""
         return self.store.num_rows
 
     @double_precision
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in rows; on an error nothing has changed."""
+        """Process rows; after an error the run is unchanged."""
         before = vars(self) | {"counts": dict(self.counts)}
         lengths = self.num_rows, len(self.path), len(self.acceptance)
         try:
@@ -125,7 +127,7 @@ class IBISRun:
             self._note(self.num_observations)
 
     def kept(self) -> Kept | None:
-        """All rows seen; None while their layout is unknown, after a restart."""
+        """All rows seen; None after a restart, until new rows show the layout of the columns."""
         if not self.num_rows or self.store.layout is None:
             return None
         *leaves, weight = [column[: self.num_rows].copy() for column in self.store.columns]
@@ -133,7 +135,7 @@ class IBISRun:
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the run is as before."""
+        """A block that restores the run if it ends in an error."""
         before = self.num_rows
         try:
             with restored_on_error(self):
@@ -143,7 +145,7 @@ class IBISRun:
             raise
 
     def _take(self, values: PyTree, weight: np.ndarray) -> None:
-        """Weight the particles by these rows; move them wherever the weights would degenerate."""
+        """Weight the particles by these rows; move them whenever the weights would degenerate."""
         size, first_row = len(weight), self.num_rows
         self.store.append(values, weight)
         rows = Rows(*pad(values, weight, LOOK_AHEAD))
@@ -155,7 +157,7 @@ class IBISRun:
             count = min(int(ahead.num_taken), size - taken)
             degenerate = taken + count < size
             if degenerate and first_row + taken + count == self.moved_rows:
-                count = 1  # the next row is too much by itself, and will be tempered
+                count = 1  # the next row alone degenerates the weights, and will be tempered
             undefined = int(np.asarray(ahead.undefined)[taken : taken + count].sum())
             self.counts["num_undefined"] += undefined
             taken += count
@@ -178,7 +180,7 @@ class IBISRun:
         self.num_observations += float(weight.sum())
 
     def _move(self, stop: int) -> Annealed:
-        """Take the rows since the last stage as one chunk: reweight, resample, move."""
+        """Anneal the rows since the last stage as one chunk: reweight, resample, move."""
         store = self.store.rows()
         past, chunk = Span(store, 0, self.moved_rows), Span(store, self.moved_rows, stop)
         path = Path(self.model, (past,), chunk)
@@ -202,13 +204,13 @@ class IBISRun:
             raise error.at_rows(self.model, store, 0) from None
 
     def _settle(self, outcome: Annealed, stop: int) -> None:
-        """The particles are where all rows up to this one want them."""
+        """Take over the particles of a stage; they now represent all rows before ``stop``."""
         self.cloud, self.mover = outcome.cloud, outcome.mover
         self.gained = np.zeros_like(self.gained)
         self.moved_rows = stop
         self.num_stages += 1
         for name in COUNTED:
-            # What was undefined before the first step has been counted row by row.
+            # Undefined values of the first step were already counted, row by row.
             steps = outcome.steps[1:] if name == "num_undefined" else outcome.steps
             self.counts[name] += sum(int(np.sum(getattr(step, name))) for step in steps)
         self.counts["stalled"] += outcome.stalled
@@ -216,16 +218,16 @@ class IBISRun:
         self.acceptance.append(float(np.mean(accepted)))
 
     def particles(self) -> Cloud:
-        """The particles, with the rows since the last stage in their weights."""
+        """The particles; their weights include the rows since the last stage."""
         position, log_weight, origin = self.cloud
         return Cloud(position, jnp.asarray(np.asarray(log_weight) + self.gained), origin)
 
     def _note(self, seen: float, outcome: Annealed | None = None) -> None:
-        """Add what is known after these rows to the path: at the end of a stage, or within one."""
+        """Append the estimate after these rows to the path, at the end of a stage or within one."""
         self.log_evidences, ess = map(np.asarray, _summary(self.particles()))
         steps = [] if outcome is None else outcome.steps
         if steps:
-            ess = np.asarray(steps[-1].carried_ess)  # before resampling made it whole
+            ess = np.asarray(steps[-1].carried_ess)  # before resampling
         combined = combine_islands(self.log_evidences)
         self.path.append(
             PathPoint(
@@ -243,7 +245,7 @@ class IBISRun:
         acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
         enough = getattr(self.mover, "low_acceptance", MIN_MOVE_ACCEPTANCE)
         found = {
-            # Until the first stage the particles are draws of the prior.
+            # Before the first stage the particles are draws from the prior.
             Status.FLAT: bool(self.path) and self.num_stages == 0 and is_same(self.gained),
             Status.ROUNDED: combined.is_rounded,
             Status.LOW_ESS: bool(self.path) and self.path[-1].ess < MIN_TEMPERED_PARTICLES,
@@ -284,10 +286,10 @@ class IBISRun:
         return self._looked_at(found)
 
     def _looked_at(self, found: Evidence) -> Evidence:
-        """The result, with a mode that the particles have missed, where a second look finds one.
+        """The result, corrected if a second look finds a mode that the particles missed.
 
-        A run that was loaded does not know the names of its columns before the next rows come, and
-        cannot look until then.
+        A loaded run does not know the names of its columns until the next rows arrive. Until then
+        there is no second look.
         """
         if not 0 < self.num_rows <= LOOKED_AT or self.store.layout is None:
             return found
@@ -301,7 +303,7 @@ class IBISRun:
                 self.mover,
                 path,
                 resampling=self.method.resampling,
-                # There is a program for steps if there was a stage; another is quicker to compile.
+                # After a stage the program of ``anneal_step`` exists; the other compiles faster.
                 take_step=anneal_step if self.num_stages else quick_step,
             )
         except interrupts.Interrupted:

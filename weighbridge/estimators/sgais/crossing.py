@@ -1,4 +1,4 @@
-"""The evidence of a run of SGAIS by a bridge between its particles and Gaussians."""
+"""The evidence of a run of SGAIS from a bridge between its particles and Gaussians."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from weighbridge.models.targets.term import Term
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais.run import SGAISRun
 
-# What the bridge's batches are allowed, as a share of what the moves' are.
+# Allowed noise of the bridge's batches, as a fraction of the allowed noise of the moves' batches.
 BRIDGE_NOISE = 0.01
 
 
 def cross(run: SGAISRun, turn: int = FIRST_TURN) -> Bridged | None:
-    """The evidence by a bridge between the particles and Gaussians; None if there is none.
+    """The evidence from a bridge between the particles and Gaussians; None without a bridge.
 
-    It is on all rows where they are at hand and not too many. Otherwise it is on mini-batches,
-    whose noise is part of its error, around an anchor that is set at the particles' centre where
-    rows can be reached. There is none on mini-batches that are of no use, and none of a run that
-    forgets: its evidence is no integral, but what the chunks add up to.
+    The bridge uses all rows if they are kept and not too many. Otherwise it uses mini-batches
+    around an anchor, and their noise is part of its error. If all rows are kept, this anchor is set
+    at the centre of the particles. There is no bridge if the mini-batches are too noisy. There is
+    none if the run forgets: then the evidence is not an integral, but a sum over chunks.
 
     Args:
-        run: whose particles they are.
-        turn: at another one it is made of other draws.
+        run: the run with the particles.
+        turn: number of the turn; each turn has its own random draws.
     """
     if run.method.half_life is not None:
         return None
@@ -60,7 +60,7 @@ def cross(run: SGAISRun, turn: int = FIRST_TURN) -> Bridged | None:
     )
     crossing = bridge(cloud, turn=2 * turn)
     if crossing is not None and math.isnan(crossing.std_error) and len(ledger.islands) >= 4:
-        # One island has all the weight, by a path that may have lost it: let all count alike.
+        # One island has all the weight, perhaps since the path lost mass: use equal weights.
         crossing = bridge(_alike(cloud), turn=2 * turn + 1)
     if crossing is None:
         return None
@@ -68,11 +68,14 @@ def cross(run: SGAISRun, turn: int = FIRST_TURN) -> Bridged | None:
 
 
 def _likelihood(run: SGAISRun, cloud: Cloud, turn: int) -> tuple[Term, float] | None:
-    """All rows seen, exactly or on mini-batches, with the variance that those add to log Z."""
+    """The term of all rows, exact or on mini-batches, and the variance that batches add to log Z.
+
+    None if the mini-batches are too noisy.
+    """
     model, rows = run.ledger.model, run.ledger.rows
     if run.anchor is None:
         return run.terms.exact(*rows.gather(np.arange(rows.num_seen))), 0.0
-    # On the way of a stream the programs are those that are there already.
+    # Bridges within a stream (the other turns) use only programs that are already compiled.
     if turn == FIRST_TURN and (exact := every_row(model, rows)) is not None:
         return exact, 0.0
     anchor = run.anchor
@@ -88,7 +91,7 @@ def _likelihood(run: SGAISRun, cloud: Cloud, turn: int) -> tuple[Term, float] | 
 
 
 def _alike(cloud: Cloud) -> Cloud:
-    """The particles, with islands that all weigh 1."""
+    """The particles, with weights that add up to 1 in each island."""
     log_weight = np.asarray(cloud.log_weight)
     log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
     alike = log_weight - np.where(np.isfinite(log_total), log_total, 0.0)

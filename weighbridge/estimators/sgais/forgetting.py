@@ -1,4 +1,4 @@
-"""How a run of SGAIS forgets: before a chunk, all rows before it come to count less."""
+"""How a run of SGAIS forgets: before each chunk, the weight of all past rows is reduced."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from weighbridge.models.targets.anchored import Anchored
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais.run import SGAISRun
 
-# Where the numbers of the stages in which a run forgets begin, far from those of chunks.
+# First number of the stages in which a run forgets; stages of chunks never reach it.
 FORGETTING = 1 << 62
 
 
 def forget(run: SGAISRun, stage: Stage, chunk: ChunkRows) -> Stage:
-    r"""Let all rows before a chunk of c observations count less, and take the particles there.
+    r"""Reduce the weight of all rows before a chunk of c observations, and move the particles.
 
     .. math:: p(\theta) L(\theta) \to p(\theta) L(\theta)^a, \qquad a = 2^{-c / \text{half-life}}
 
-    The evidence stays what it was: only what chunks add to it is counted.
+    The log evidence does not change here: only chunks add to it.
     """
     ledger, half_life = run.ledger, run.method.half_life
     if half_life is None or not ledger.num_rows:
@@ -35,7 +35,7 @@ def forget(run: SGAISRun, stage: Stage, chunk: ChunkRows) -> Stage:
     fade = 0.5 ** ((ledger.seen_with(chunk) - ledger.num_observations) / half_life)
     past = cast(Anchored, stage.path.past[0])
     nothing = stage.chunk.term.emptied()
-    # A Gaussian of D dimensions is raised to a power in steps that keep most of its ESS.
+    # For a Gaussian of D dimensions, a step of the power by this factor keeps most of the ESS.
     step = 1.0 - 1.0 / math.sqrt(max(ledger.model.dimension, 2))
     num_steps = max(math.ceil(math.log(fade) / math.log(step)), 1)
     found = anneal(
@@ -57,7 +57,7 @@ def forget(run: SGAISRun, stage: Stage, chunk: ChunkRows) -> Stage:
 
 
 def memory(run: SGAISRun) -> dict[str, float]:
-    """What a run that forgets still remembers, as diagnostics; nothing of one that does not."""
+    """Diagnostics of a run that forgets: half-life, and weight of the kept rows; else empty."""
     if run.method.half_life is None:
         return {}
     rows = run.ledger.rows

@@ -1,4 +1,4 @@
-"""Judge the path of SGAIS: hold it against a bridge and a second look, and put it right."""
+"""Check the path of SGAIS against a bridge and a second look, and correct it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from weighbridge.results.evidence_result import Evidence
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais.run import SGAISRun
 
-# A stream's path is held against a bridge when its rows have grown by this factor.
+# A stream's path is compared with a bridge each time its rows have grown by this factor.
 VERIFY_GROWTH = 2.0
-# It goes on from there where it has lost mass, or where its own error (nats) says that it knows
-# nothing; with the islands of which the bridge reaches this share.
+# The run continues from the bridge if the path has lost mass, or if the error of the path (nats)
+# is at least USELESS. It continues with the islands whose overlap with the bridge exceeds REACHED.
 USELESS = 5.0
 REACHED = 0.1
 
 
 def verify(run: SGAISRun, num_new: int) -> None:
-    """Put a stream's path right where a bridge shows that it has lost mass, or itself.
+    """Correct the path of a stream if a bridge shows that it lost mass, or if its error is large.
 
-    A mode that takes over from another one, in which all particles are, takes their moves along,
-    but not their weights. Where rows come in large chunks the result's bridge is enough.
+    New rows can shift the posterior mass from the mode that holds all particles to another mode.
+    The moves then take the particles to the new mode, but the weights do not include its mass.
+    If rows come in large chunks, the bridge that ``judge`` makes for the result is enough.
 
     Args:
-        run: whose path it is.
+        run: the run to check.
         num_new: rows of the last chunk.
     """
     ledger, rows = run.ledger, run.ledger.num_rows
@@ -52,14 +53,14 @@ def verify(run: SGAISRun, num_new: int) -> None:
         return
     run.verified_rows = rows
     log_evidence, std_error = run.stated()
-    # What the result will be held against is another bridge.
+    # The bridge for the result uses other random draws.
     crossing = None if math.isnan(std_error) else cross(run, SECOND_TURN)
     if crossing is None or crossing.reached is None:
         return
     is_answer, caution = crossing.judge(log_evidence, std_error)
     if not is_answer or (caution is None and std_error < USELESS):
         return
-    # Islands that are elsewhere would go on with weights that are not theirs.
+    # Islands outside the region of the bridge would continue with wrong weights.
     sound = (crossing.reached > REACHED) & np.isfinite(ledger.log_evidences)
     if sound.sum() < max(4, len(sound) / 2):
         return
@@ -72,7 +73,7 @@ def verify(run: SGAISRun, num_new: int) -> None:
 
 
 def judge(run: SGAISRun, found: Evidence) -> Evidence:
-    """The result by the path, or by what a bridge and a second look make of it."""
+    """The result of the path, or a better one from a bridge or a second look."""
     crossing = second = None
     cloud, path_flags = run.ledger.cloud, found.flags
     try:
@@ -83,7 +84,7 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
     decision = decide(crossing, found.log_evidence, found.std_error, path_flags)
 
     def combine(islands: np.ndarray) -> Combined:
-        """Of islands' evidence, or a part of it, with the error made before they were settled."""
+        """Combine evidence of islands, or parts of it; add the variance of settled islands."""
         combined = run.method.combine(islands)
         error = math.hypot(combined.std_error, math.sqrt(run.ledger.settled_variance))
         return combined._replace(std_error=error)
@@ -92,16 +93,16 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
     found = amended(found, decision, second, known, combine)
     flags = found.flags
     if run.largest_noise > TOO_NOISY and Status.NOISY in run.flags():
-        # Moves that followed nothing may have lost modes, and so would a bridge from there.
+        # Moves on useless batches may lose modes; a bridge from their particles misses them too.
         flags = (Status.NOISY, *flags)
     return replace(found, flags=tuple(dict.fromkeys(flags)))
 
 
 def _second_look(run: SGAISRun) -> tuple[Audit | None, Cloud]:
-    """Look for a mode that path and bridge have missed, and the particles it is held against.
+    """Look for a mode that path and bridge missed; return the finding and the particles used.
 
-    It is looked for while all rows are used: an anchor is where the particles are, and shows
-    nothing of other places.
+    There is no second look if the run has an anchor: the expansion around an anchor is valid only
+    near the particles. There is none either if the run forgets, or if the user chose the kernel.
     """
     ledger, model = run.ledger, run.ledger.model
     forgets, plain = run.method.half_life is not None, run.method.kernel is None

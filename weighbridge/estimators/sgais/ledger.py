@@ -1,7 +1,7 @@
-"""The ledger of a stream: its particles, the rows it keeps, its path, and what that may err by.
+"""The ledger of a sequential run: particles, kept rows, estimates after each chunk, and errors.
 
-Runs of ``SGAIS``, ``SGAIS.published()`` and ``SequentialSGMCMC`` own one each. They write every
-chunk down in it: ``accept``, ``record``, ``add_point``, ``settle``, ``keep``, in this order.
+Each run of ``SGAIS``, ``SGAIS.published()`` and ``SequentialSGMCMC`` has a ledger. For each chunk
+it calls ``accept``, ``record``, ``add_point``, ``settle`` and ``keep``, in this order.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.unbounded import UnboundedError
 from weighbridge.results.evidence_result import Evidence
 
-# Spread of log Z over islands (nats) at which islands are resampled: beyond it their mean is
-# little but their maximum.
+# Islands are resampled when the spread of their log Z (nats) exceeds this. With a larger spread
+# the largest island would dominate the mean.
 SETTLE_AT = 2.0
 
 
 class Population(Protocol):
-    """What a ledger asks of the method of a run."""
+    """Settings of a method that a ledger uses."""
 
     @property
     def num_islands(self) -> int:
@@ -70,7 +70,7 @@ class Population(Protocol):
 
     @property
     def num_particles(self) -> int:
-        """Particles of each."""
+        """Particles of each island."""
         ...
 
     @property
@@ -80,35 +80,36 @@ class Population(Protocol):
 
     @property
     def states_error(self) -> bool:
-        """Whether the spread of islands may be believed as an error."""
+        """Whether the spread of the islands is stated as the error."""
         ...
 
 
 class Ledger:
-    """Where a stream stands, and how it got there.
+    """The current state of a sequential run, and its estimates after earlier chunks.
 
     Args:
         population: the method, for its numbers of islands and particles and its reservoir.
-        model: with a log-likelihood of rows.
+        model: the model; it must have a log-likelihood of rows.
         seed: of the run.
-        first_island: number of its first island.
-        forgets: whether rows count less and less, and old ones are not kept.
-        heats: whether moves may heat the particles; no error is stated of those that do not tell
-            their temperature.
+        first_island: number of the run's first island.
+        forgets: whether past rows lose weight, and old rows are dropped.
+        heats: whether moves may heat the particles. If so, no error is stated for moves that do
+            not measure their temperature.
 
     Attributes:
-        rows: those that are kept, for mini-batches.
+        rows: the kept rows, from which mini-batches are drawn.
         cloud: the particles, weighted by all rows so far.
-        log_evidences: of the islands.
-        path: what was known after each chunk.
-        num_observations: rows seen, repeated rows counted.
-        num_chunks: how many chunks they came in.
-        temperature: of the last moves; NaN where they do not tell it.
-        heating_bias: what the temperature has cost so far, in nats.
-        settled_variance: of the log evidence, from before islands were last made alike.
-        widest_spread: the largest that the spread of islands has been, in nats.
-        repaired: nats by which the path was put right.
-        counts: what is counted over all annealing steps.
+        log_evidences: log evidence of each island.
+        path: the estimate after each chunk.
+        num_observations: sum of the weights of the rows seen.
+        num_chunks: number of chunks so far.
+        temperature: of the last moves; NaN if they do not measure it.
+        heating_bias: estimated loss of log evidence due to heating so far, in nats.
+        settled_variance: variance of the log evidence up to the last time all islands were given
+            the same log evidence.
+        widest_spread: largest spread of the islands so far, in nats.
+        repaired: nats that corrections have added to the path.
+        counts: numbers of events, over all annealing steps.
     """
 
     @double_precision
@@ -148,30 +149,30 @@ class Ledger:
 
     @property
     def num_rows(self) -> int:
-        """Rows seen, whatever they count."""
+        """Number of rows seen, whatever their weights."""
         return self.rows.num_seen
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the ledger is as before."""
+        """A block that restores the ledger if it ends in an error."""
         with restored_on_error(self), self.rows.undoable():
             yield
 
     def kept(self) -> Kept | None:
-        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
+        """All rows seen or a uniform sample of them; None if neither is kept."""
         if not isinstance(self.rows, Reservoir) or not self.rows.num_kept:
             return None
         return Kept(*self.rows.gather(np.arange(self.rows.num_kept)), self.rows.is_complete)
 
-    # --- a chunk is written down, in this order -------------------------------------------------
+    # --- recording a chunk, in this order -------------------------------------------------------
 
     def seen_with(self, chunk: ChunkRows) -> float:
-        """Rows seen once this chunk is in, repeated rows counted."""
+        """Sum of the weights of the rows seen and the rows of this chunk."""
         return self.num_observations + chunk.num_observations
 
     @contextlib.contextmanager
     def naming_rows(self, chunk: ChunkRows) -> Iterator[None]:
-        """A block that brings a chunk in; the error of an infinite density names its row."""
+        """A block that anneals a chunk in; its error for an infinite density names the row."""
         try:
             yield
         except UnboundedError as error:
@@ -182,7 +183,11 @@ class Ledger:
             raise found from None
 
     def accept(self, outcome: Annealed, chunk: ChunkRows) -> None:
-        """Go on from these particles; a chunk that none of them can explain is refused."""
+        """Take over the particles after annealing.
+
+        It is an error if the chunk has zero likelihood for all particles, or if the likelihood of
+        the first chunk is NaN for some of them.
+        """
         undefined = int(np.sum(outcome.steps[0].num_undefined))
         dead = not np.isfinite(outcome.cloud.log_weight).any()
         if dead or (undefined and self.num_chunks == 0):
@@ -206,14 +211,14 @@ class Ledger:
         self.log_evidences = np.asarray(last.log_evidence)
         self.temperature = float(np.mean(getattr(last.moves, "temperature", math.nan)))
         if not math.isnan(self.temperature):
-            # A posterior at temperature T loses (T - 1) D / 2 nats for each e-fold of rows.
+            # At temperature T log Z loses (T - 1) D / 2 nats when the rows grow by a factor e.
             excess = 0.5 * self.model.dimension * (self.temperature - 1.0)
             self.heating_bias += excess * chunk.num_observations / self.seen_with(chunk)
 
     def add_point(
         self, outcome: Annealed, chunk: ChunkRows, log_evidence: float, std_error: float
     ) -> None:
-        """Add what is known after a chunk to the path, as the run states it."""
+        """Append the estimate after a chunk, as the run states it, to the path."""
         point = PathPoint(
             rows=self.seen_with(chunk),
             log_evidence=log_evidence,
@@ -227,17 +232,18 @@ class Ledger:
             self.path = shortened(self.path)
 
     def settle(self) -> None:
-        """Resample islands that have drifted apart, and carry the error made so far over.
+        """Resample islands that have drifted apart, and add up the variance so far.
 
-        Each becomes a copy of one drawn by its evidence; all continue from the mean evidence.
-        From here on they differ only by what comes, so the variance until here is set aside.
+        Each island becomes a copy of an island drawn in proportion to its evidence. All continue
+        with the mean evidence. Their later spread shows only later errors, so the variance so far
+        is added to ``settled_variance``.
         """
         log_evidences = self.log_evidences
         combined = combine_islands(log_evidences)
         self.widest_spread = max(self.widest_spread, float(np.nan_to_num(combined.spread)))
         if not SETTLE_AT < combined.spread < MAX_STREAMED_SPREAD or math.isnan(combined.std_error):
             return
-        # Rounds of islands with one seed differ by their first island.
+        # Rounds with the same seed have different first islands.
         numbers = random_numbers(self.seed, Stream.SETTLING, self.first_island, 0, self.num_chunks)
         chosen = systematic_indices(numbers.random(), log_evidences)
         self.settled_variance += combined.std_error**2
@@ -251,19 +257,19 @@ class Ledger:
         self.log_evidences = np.full(len(chosen), combined.log_evidence)
 
     def keep(self, chunk: ChunkRows) -> None:
-        """Keep the rows of a chunk, and count them."""
+        """Store the rows of a chunk, and count them."""
         seen = self.seen_with(chunk)
         self.rows.append(*chunk)
         self.num_observations = seen
         self.num_chunks += 1
 
-    # --- another estimate takes over ------------------------------------------------------------
+    # --- replacing the estimate -----------------------------------------------------------------
 
     def go_on_from(self, log_evidence: float, std_error: float, sound: np.ndarray) -> None:
-        """Take another estimate of the log evidence for the path's own, and its error.
+        """Replace the log evidence of the path, and its error, by another estimate.
 
-        Islands go on from there alike: what made them differ before does not count any more.
-        Those that are not sound are replaced by others.
+        All islands continue with the new log evidence; their earlier differences no longer count.
+        Islands that are not sound are replaced by copies of sound islands.
         """
         chosen = np.flatnonzero(sound)
         chosen = np.where(sound, np.arange(len(sound)), chosen[np.arange(len(sound)) % len(chosen)])
@@ -278,13 +284,13 @@ class Ledger:
         self.settled_variance, self.heating_bias = std_error**2, 0.0
 
     def restate(self, log_evidence: float, std_error: float) -> None:
-        """Put the last point of the path right."""
+        """Correct the last point of the path."""
         self.path[-1] = self.path[-1]._replace(log_evidence=log_evidence, std_error=std_error)
 
-    # --- what it comes to -----------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------
 
     def stated(self) -> tuple[float, float]:
-        """Log evidence by the path, and its error by the islands, heating and rounding."""
+        """Log evidence of the path, and its error due to spread, heating and rounding."""
         combined = combine_islands(self.log_evidences)
         if not self.states_error or (self.heats and math.isnan(self.temperature)):
             return combined.log_evidence, math.nan
@@ -293,10 +299,10 @@ class Ledger:
         return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias, lost)
 
     def cautions(self, std_error: float) -> dict[Status, bool]:
-        """Reasons for caution and whether each is given, the gravest first.
+        """Reasons for caution, the gravest first, and whether each applies.
 
         Args:
-            std_error: as the run states it.
+            std_error: standard error that the run states.
         """
         combined = combine_islands(self.log_evidences)
         chance_error = math.sqrt(combined.std_error**2 + self.settled_variance)
@@ -313,7 +319,7 @@ class Ledger:
         }
 
     def _is_flat(self) -> bool:
-        """Whether no chunk has told particles apart, nor islands."""
+        """Whether the weights are equal after every chunk, and equal for all islands."""
         whole = self.cloud.log_weight.shape[1] * (1.0 - ROUNDING)
         even = bool(self.path) and all(point.ess >= whole for point in self.path)
         return even and is_same(self.log_evidences)
@@ -329,7 +335,7 @@ class Ledger:
         """The evidence so far.
 
         Args:
-            method: what results call the method.
+            method: name of the method in results.
             stated: log evidence and standard error, as the run states them.
             flags: reasons for caution.
             elapsed: seconds so far.

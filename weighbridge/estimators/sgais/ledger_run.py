@@ -1,4 +1,4 @@
-"""What every run that owns a ledger answers from it."""
+"""Properties and methods that are the same for every run with a ledger."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from weighbridge.estimators.sgais.ledger import Ledger
 
 
 class LedgerRun:
-    """Answers that a run reads from its ledger. No run overrides one of them."""
+    """Properties and methods that only use the ledger. No run overrides them."""
 
     ledger: Ledger
 
     @property
     def path(self) -> list[PathPoint]:
-        """What was known after each chunk."""
+        """The estimate after each chunk."""
         return self.ledger.path
 
     @property
     def num_observations(self) -> float:
-        """Rows seen, repeated rows counted."""
+        """Sum of the weights of the rows seen."""
         return self.ledger.num_observations
 
     @property
     def num_rows(self) -> int:
-        """Rows seen, whatever they count."""
+        """Number of rows seen, whatever their weights."""
         return self.ledger.num_rows
 
     def particles(self) -> Cloud:
@@ -37,11 +37,11 @@ class LedgerRun:
         return self.ledger.cloud
 
     def kept(self) -> Kept | None:
-        """All rows seen or a uniform sample of them; None if that is not what it keeps."""
+        """All rows seen or a uniform sample of them; None if neither is kept."""
         return self.ledger.kept()
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the run is as before."""
+        """A block that restores the run if it ends in an error."""
         with restored_on_error(self), self.ledger.undoable():
             yield

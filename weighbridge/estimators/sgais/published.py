@@ -39,35 +39,35 @@ PUBLISHED_KERNEL = SGHMC(step_size=0.1, friction=0.2)
 class PublishedSGAIS(SequentialMethod):
     r"""Stochastic gradient annealed importance sampling as published.
 
-    The rows come in chunks. Each is brought in through the densities
+    The rows come in chunks. Each chunk is annealed in through the densities
 
     .. math:: f_n^{(\lambda)}(\theta) = p(y_n | \theta)^\lambda
               \prod_{k<n} p(y_k | \theta) \; p(\theta), \qquad \lambda: 0 \to 1
 
     with steps of lambda chosen by the ESS, weights that need only the chunk itself, and moves
-    that see the past through mini-batches. The cost of a chunk does not grow with what has been
+    that use mini-batches of past rows. The cost of a chunk does not grow with the number of rows
     seen. Cameron, Eggers & Kroon (2019), Entropy 21:1109, algorithm 1.
 
     The moves are not adjusted: mini-batch noise heats the particles to a temperature that grows
-    with the rows seen, which biases the log evidence. The temperature is measured on the way,
-    and the bias that it implies is part of the standard error. ``SGAIS`` is what to use;
-    ``SGAIS.published()`` gives this one with the parameters of the paper.
+    with the rows seen, which biases the log evidence. The temperature is measured during the
+    run, and the resulting bias is part of the standard error. Use ``SGAIS`` instead;
+    ``SGAIS.published()`` gives this method with the parameters of the paper.
 
     Args:
-        num_islands: independent populations; their spread is the error bar.
+        num_islands: independent populations; their spread gives the standard error.
         num_particles: particles of each island.
         chunk_size: rows brought in at once.
         batch_size: rows of a mini-batch.
         num_moves: kernel steps for each intermediate density.
         target_ess: ESS of the incremental weights, as a fraction of the particles.
-        resample_below: resample when the carried ESS falls below this fraction; 0 never does.
+        resample_below: resample when the carried ESS falls below this fraction; 0 never resamples.
         kernel: the move, with step sizes for ONE observation: for n rows it is rescaled to
             variances 1/n, so a learning rate of 0.1 becomes 0.1/n.
-        step_follows_power: whether n counts the rows of the current chunk only to the power
-            that they are in with, so that the first moves are as long as the prior is wide, or
-            from the start, as published.
-        reservoir: rows kept for mini-batches; beyond it they are a uniform sample of the past.
-        states_error: whether the spread of islands may be believed as an error.
+        step_follows_power: whether n counts the rows of the current chunk in proportion to
+            lambda, so that the first moves have the scale of the prior. Otherwise n counts them
+            fully from the start, as published.
+        reservoir: rows kept for mini-batches; of more rows a uniform sample is kept.
+        states_error: whether the spread of the islands is stated as the error.
     """
 
     num_islands: int = 16
@@ -88,7 +88,7 @@ class PublishedSGAIS(SequentialMethod):
 
     @property
     def name(self) -> str:
-        """What results call the method."""
+        """Name of the method in results."""
         return "sgais" if self.states_error else "sgais, published"
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class PublishedSGAIS(SequentialMethod):
             raise MethodError(f"kernel must be a kernel such as wb.SGHMC(), not {self.kernel!r}.")
 
     def chunk_after(self, rows_seen: int, *, in_memory: bool) -> int:
-        """Rows of the next chunk: always as many."""
+        """Rows of the next chunk: always ``chunk_size``."""
         return self.chunk_size
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> PublishedRun:
@@ -113,7 +113,7 @@ class PublishedSGAIS(SequentialMethod):
 
 
 class PublishedRun(LedgerRun):
-    """A run under way, with mini-batches of the rows kept."""
+    """The state of a run, with mini-batches of the kept rows."""
 
     def __init__(
         self, method: PublishedSGAIS, model: Model, seed: int, first_island: int = 0
@@ -122,12 +122,12 @@ class PublishedRun(LedgerRun):
         self.ledger = Ledger(method, model, seed, first_island)
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in one chunk; on an error nothing has changed."""
+        """Process one chunk; after an error the run is unchanged."""
         with in_double_precision(), self.undoable():
             bring_in(self.ledger, ChunkRows(values, weight), self._anneal)
 
     def _anneal(self, chunk: ChunkRows) -> Annealed:
-        """Bring the chunk in by steps of its power; all of it is in the weights."""
+        """Anneal the chunk in; the weights use all rows of the chunk."""
         method, ledger = self.method, self.ledger
         seen = ledger.seen_with(chunk)
         settings = Settings(
@@ -173,7 +173,7 @@ class PublishedRun(LedgerRun):
 def bring_in(
     ledger: Ledger, chunk: ChunkRows, anneal_chunk: Callable[[ChunkRows], Annealed]
 ) -> None:
-    """Bring in one chunk: take the particles there, write down what that came to, keep the rows."""
+    """Process one chunk: anneal the particles, record the outcome, keep the rows."""
     if chunk.num_observations > 0:
         with ledger.naming_rows(chunk):
             outcome = anneal_chunk(chunk)
@@ -197,7 +197,7 @@ def paths_with_batches(
         if rows.num_kept:
             place = (ledger.seed, ledger.num_chunks, step, islands)
             batches = Rows(*rows.gather(_draw_rows(*place, rows.num_kept, shape)))
-        else:  # nothing is past yet: any valid row will do, at scale 0
+        else:  # there are no past rows yet: any valid row, at scale 0
             first = np.zeros((len(islands), *shape), int)
             batches = jax.tree_util.tree_map(lambda leaf: leaf[first], padded)
         past = Batches(batches, scale, np.zeros(len(islands), int))
@@ -216,10 +216,10 @@ def batch_flags(ledger: Ledger) -> tuple[Status, ...]:
 def _draw_rows(
     seed: int, chunk: int, step: int, islands: np.ndarray, kept: int, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Rows of the mini-batches of each island, drawn with replacement.
+    """Indices of the rows in each island's mini-batches, drawn with replacement.
 
-    A counter-based generator on the host: its stream is named by seed, chunk, step and island,
-    and no program has to be compiled for it.
+    The random numbers come from a counter-based generator on the host. Seed, chunk, step and island
+    determine them, and nothing has to be compiled.
     """
     drawn = (random_numbers(seed, Stream.BATCHES, island, step, chunk) for island in islands)
     return np.stack([numbers.integers(0, kept, shape) for numbers in drawn])

@@ -1,4 +1,4 @@
-"""A run of SGAIS under way; ``SGAISRun.absorb`` is what becomes of a chunk."""
+"""A run of SGAIS; ``SGAISRun.absorb`` processes one chunk of rows."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ from weighbridge.results.evidence_result import Evidence
 if TYPE_CHECKING:
     from weighbridge.estimators.sgais.sgais import SGAIS
 
-# The most rows of a mini-batch, if nothing else is said; and of all rows, where it is of no use.
+# Default for the most rows of a mini-batch. If even such a batch is useless, all rows are used, up
+# to ALL_ROWS.
 LARGEST_BATCH, ALL_ROWS = 8192, 1 << 17
-# Moves go on until the correlation with the start is about this: the next step moves them on.
+# Moves continue until the correlation with their start is about this. More moves are not needed,
+# since the particles move again at the next step.
 DECORRELATED = 0.2
 
 
 class SGAISRun(LedgerRun):
-    """A run under way: its ledger, the anchor with its sums, and how particles move."""
+    """The state of a run: its ledger, the anchor with its sums, and the moves of particles."""
 
     @double_precision
     def __init__(self, method: SGAIS, model: Model, seed: int, first_island: int = 0) -> None:
@@ -74,16 +76,17 @@ class SGAISRun(LedgerRun):
             dense=model.dimension <= FIRST_ORDER_ABOVE,
         )
 
-    # --- bringing in a chunk ---------------------------------------------------------------
+    # --- processing a chunk ----------------------------------------------------------------
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in one chunk; on an error nothing has changed.
+        """Process one chunk; after an error the run is unchanged.
 
-        The stage of a chunk is the path of densities from all before to all with the chunk, on the
-        rows themselves or around an anchor with mini-batches. A run with a half-life first forgets.
-        The annealing loop takes the particles along the path: it reweights them by the chunk,
-        resamples, and moves them. The ledger then has what that came to, and keeps the rows. Now
-        and then the path is held against a bridge.
+        The stage of a chunk is a path of densities, from the posterior before the chunk to the
+        posterior with it. They are computed from all rows, or around an anchor with mini-batches.
+        If there is a half-life, the weight of past rows is reduced first. The annealing loop then
+        reweights the particles by the chunk, resamples them, and moves them. The ledger records
+        the outcome and keeps the rows. Each time the number of rows has doubled, the path is
+        compared with a bridge.
         """
         ledger, chunk = self.ledger, ChunkRows(values, weight)
         with in_double_precision(), self.undoable():
@@ -103,13 +106,16 @@ class SGAISRun(LedgerRun):
             verify(self, len(weight))
 
     def _all_rows(self, chunk: ChunkRows) -> int:
-        """The most rows that are all used where mini-batches are of no use; 0 for a small chunk."""
+        """Up to this many rows all are used if even the largest batch is useless.
+
+        It is 0 for a small chunk, or if the user chose a batch size or a kernel.
+        """
         as_default = self.method.batch_size is None and self.method.kernel is None
         large = len(chunk.weight) >= LARGE_CHUNK * self.ledger.rows.num_represented
         return ALL_ROWS if large and as_default else 0
 
     def preparation(self) -> Preparation:
-        """What the stage of the next chunk is made of."""
+        """The state of the run from which the stage of the next chunk is made."""
         ledger = self.ledger
         return Preparation(
             model=ledger.model,
@@ -126,7 +132,7 @@ class SGAISRun(LedgerRun):
     def _anneal(
         self, preparation: Preparation, stage: Stage, chunk: ChunkRows
     ) -> tuple[Stage, Annealed]:
-        """Bring the chunk in; the stage comes back with the anchor that it ended with."""
+        """Anneal the chunk in; return the stage with its last anchor, and the outcome."""
         method, kernel, ledger = self.method, self.method.kernel, self.ledger
         mover: Mover = self.mover
         if kernel is not None:
@@ -158,7 +164,7 @@ class SGAISRun(LedgerRun):
         return stage, outcome
 
     def _take(self, stage: Stage, outcome: Annealed, chunk: ChunkRows) -> None:
-        """Go on with the moves, the anchor and the batches that a stage has ended with."""
+        """Take over the tuned moves, the anchor and the batch sizes at the end of a stage."""
         rows = self.ledger.rows
         if isinstance(rows, Window):
             rows.fade(stage.fade)
@@ -170,14 +176,14 @@ class SGAISRun(LedgerRun):
             if stage.chunk.noise is not NOISELESS:
                 self.batch_rows[CHUNK] = min(stage.chunk.wanted, self.terms.largest)
             self.largest_noise = max(self.largest_noise, stage.noise[0])
-            # A noisy chunk adds half of its variance to the log of the mean weight.
+            # Noise of variance v in the chunk raises the log of the mean weight by v / 2.
             self.noise_bias += stage.heat + 0.5 * stage.noise[1]
         self.labelled = stage.labels.standing
         if self.anchor is None and rows.num_seen + len(chunk.weight) > rows.capacity:
             self.anchor = self._first_anchor(chunk)
 
     def _first_anchor(self, chunk: ChunkRows) -> Anchor:
-        """With this chunk the reservoir overflows: the last moment to see all rows."""
+        """Set the first anchor before the reservoir overflows, while all rows are available."""
         model, rows = self.ledger.model, self.ledger.rows
         cloud = one_labelling(model, self.ledger.cloud, agreed=self.labelled)[0]
         anchor = set_anchor(model, centre(cloud), rows, None)
@@ -186,13 +192,13 @@ class SGAISRun(LedgerRun):
             num_rows=rows.num_seen + len(chunk.weight),
         )
 
-    # --- what it comes to --------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     def stated(self) -> tuple[float, float]:
-        """Log evidence by the path, and its error with that of mini-batches and anchor."""
+        """Log evidence of the path; its error includes errors of mini-batches and anchor."""
         log_evidence, std_error = self.ledger.stated()
-        # An anchor set anew errs by what mini-batches of the same reservoir did around the old one:
-        # what all of them add to the path is what the last one adds to its end.
+        # A new anchor has the same error as mini-batches of the same reservoir had around the old
+        # anchor. The errors of all anchors thus add up to the error of the last one at the end.
         of_anchor = anchor_error(self.anchor, self.ledger.cloud)
         return log_evidence, math.hypot(std_error, self.noise_bias, of_anchor)
 
@@ -201,14 +207,14 @@ class SGAISRun(LedgerRun):
         ledger = self.ledger
         noisy = self.noise_bias > max(MAX_NOISE_BIAS, ledger.stated()[1])
         lost = ledger.repaired > 0
-        # What moves on batches of no use may have lost, a bridge from there has lost too.
+        # Moves on useless batches may lose mass; a bridge from their particles misses it too.
         noisy = noisy or (lost and self.largest_noise > TOO_NOISY)
         found = {Status.PATH_LOST: lost, Status.NOISY: noisy}
         found |= ledger.cautions(self.stated()[1])
         return tuple(flag for flag, raised in found.items() if raised)
 
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
-        """The evidence so far, by the path or by the bridge."""
+        """The evidence so far, from the path or from the bridge."""
         ledger, name = self.ledger, self.method.name
         with in_double_precision():
             by_path = ledger.evidence(name, self.stated(), self.flags(), elapsed, extra)
@@ -225,7 +231,7 @@ class SGAISRun(LedgerRun):
             return replace(found, diagnostics=found.diagnostics | own)
 
     def _order(self) -> int:
-        """0 while all rows are used; 1 where curvatures would be too many."""
+        """Order of the anchor's expansion: 0 without anchor, 1 without curvature, 2 with it."""
         if self.anchor is None:
             return 0
         return 1 if self.anchor.sums.curvature is None else 2

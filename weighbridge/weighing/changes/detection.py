@@ -62,12 +62,12 @@ class Judge(NamedTuple):
 class Detector:
     """The rows since the last change, and the test of a chunk against them.
 
-    A run, or a contest of several, asks it before it absorbs a chunk (``examine``), and tells it
-    afterwards what came of it (``note``).
+    A run, or a contest of several runs, calls ``examine`` before it absorbs a chunk, and ``note``
+    afterwards.
 
     Args:
-        settings: how changes are looked for.
-        seed: of the permutations.
+        settings: the settings of the detection.
+        seed: the seed of the permutations.
 
     Attributes:
         found: the changes so far.
@@ -129,13 +129,13 @@ class Detector:
         )
 
     def note(self, values: PyTree, weight: np.ndarray, steps: float, change: Change | None) -> None:
-        """Take in what came of a chunk that was examined.
+        """Record a chunk after it was examined and absorbed.
 
         Args:
             values: the rows of the chunk.
-            weight: how often each counts.
-            steps: annealing steps that it took; NaN where a fresh run took it.
-            change: what it showed, if anything.
+            weight: how often each row counts.
+            steps: annealing steps of the chunk; NaN if a new run absorbed it.
+            change: the change that was found, or None.
         """
         if change is not None:
             self.found.append(self.compared(change, steps))

@@ -1,4 +1,4 @@
-"""A run that may begin anew from the prior, and adds up the evidence of its segments."""
+"""A run that can start again from the prior, and adds up the log evidence of its segments."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from weighbridge.weighing.changes.detection import Detector, Judge
 
 @dataclass(frozen=True)
 class Closed:
-    """What is left of the segments of a stream before the last restart.
+    """Totals of the segments of a stream before the last restart.
 
     Attributes:
-        num_rows: their rows.
-        num_observations: the same, repeated rows counted.
-        path_log_evidence: log evidence by their paths, added up.
+        num_rows: number of rows.
+        num_observations: sum of the weights of these rows.
+        path_log_evidence: sum of the log evidences of their paths.
         path_error: its standard error, in quadrature.
-        log_evidence: the same as their results stated it.
+        log_evidence: sum of the log evidences of their results.
         std_error: its standard error.
         flags: names of all reasons for caution.
     """
@@ -61,18 +61,18 @@ class SegmentedRun:
     .. math:: \log Z = \sum_s \log \int p(y_{\text{segment } s} | \theta) p(\theta) d\theta
 
     Args:
-        method: that takes rows as they come.
-        model: with a log-likelihood of rows.
-        seed: of the first segment; others draw other random numbers.
-        first_island: of the run.
+        method: a sequential method.
+        model: a model with a log-likelihood of rows.
+        seed: seed of the first segment; later segments have other random numbers.
+        first_island: number of the run's first island.
         detector: tests every chunk before it is absorbed. With the policy "restart" the rows of a
-            chunk before its change go to the segment under way, which ends there, and those from
-            it on to a fresh one. None where another one decides: see ``restart``.
+            chunk before the change go to the current segment, which ends there, and the other rows
+            to a new segment. None if the caller decides on changes: see ``restart``.
 
     Attributes:
-        restarts: rows at which it began anew.
-        competes: whether that it did is what it stands for, with prior odds of its own, and no
-            reason for caution.
+        restarts: rows at which the run started again.
+        competes: whether the run is a competitor that assumes a change, with prior odds of its
+            own. Its restarts are then no reason for caution.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SegmentedRun:
         self.run = self._begin(0)
 
     def _begin(self, number: int) -> SequentialRun:
-        """A run from the prior, with random numbers of its own."""
+        """A new run from the prior; the number of the segment determines its random numbers."""
         seed = self.seed
         if number:
             drawn = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)
@@ -101,13 +101,13 @@ class SegmentedRun:
 
     @property
     def path(self) -> list[PathPoint]:
-        """What was known after each piece of the rows, over all segments."""
+        """The estimate after each piece of the rows, over all segments."""
         if not self.restarts:
             return self.run.path
         return self.closed_path + [self._onwards(point) for point in self.run.path]
 
     def _onwards(self, point: PathPoint) -> PathPoint:
-        """A point of the segment under way as one of the whole stream."""
+        """Convert a point of the current segment to a point of the whole stream."""
         closed = self.closed
         return point._replace(
             rows=closed.num_observations + point.rows,
@@ -117,31 +117,31 @@ class SegmentedRun:
 
     @property
     def num_observations(self) -> float:
-        """Rows seen in all segments, repeated rows counted."""
+        """Sum of the weights of the rows seen in all segments."""
         return self.closed.num_observations + self.run.num_observations
 
     @property
     def num_rows(self) -> int:
-        """Rows seen in all segments, whatever they count."""
+        """Number of rows seen in all segments, whatever their weights."""
         return self.closed.num_rows + self.run.num_rows
 
     def particles(self) -> Cloud:
-        """The particles of the segment under way."""
+        """The particles of the current segment."""
         return self.run.particles()
 
     def fork(self) -> SegmentedRun:
-        """A run in the same place that goes its own way, without a detector."""
+        """An independent copy of the run, without a detector."""
         twin = SegmentedRun(self.method, self.model, self.seed, self.first_island)
         arrays, plain = self.state()
         twin.restore({name: np.array(array) for name, array in arrays.items()}, plain)
         return twin
 
     def judge(self) -> Judge:
-        """The model with the particles of the segment under way, to test a chunk by."""
+        """The model with the particles of the current segment, to test a chunk."""
         return Judge(self.model, self.particles(), getattr(self.method, "half_life", None))
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
-        """Bring in one chunk, tested where there is a detector; on an error nothing has changed."""
+        """Test one chunk, if there is a detector, and absorb it; see ``undoable`` for errors."""
         if self.detector is None:
             self.run.absorb(values, weight)
             return
@@ -156,13 +156,14 @@ class SegmentedRun:
         self.detector.note(values, weight, steps, change)
 
     def restart(self, values: PyTree, weight: np.ndarray, first: int) -> None:
-        """Bring in a chunk of which the rows from this one on belong to a new segment.
+        """Absorb a chunk whose rows from ``first`` on belong to a new segment.
 
-        Those before it go to the run so far, which ends there. On an error nothing has changed.
+        The rows before go to the current segment, which ends there. ``undoable`` restores the run
+        after an error.
         """
         row = self.num_rows + first
         fresh = self._begin(len(self.restarts) + 1)
-        # The fresh run first: if that fails, nothing has happened to the other.
+        # The new run first: if it fails, the current one is unchanged.
         fresh.absorb(*_part(values, weight, slice(first, None)))
         if first:
             self.run.absorb(*_part(values, weight, slice(first)))
@@ -172,7 +173,7 @@ class SegmentedRun:
         self.restarts.append(row)
 
     def _close(self) -> Closed:
-        """The segments so far, with the one under way."""
+        """Totals of all segments so far, including the current one."""
         found, closed = self.run.result(0.0, {}), self.closed
         path_log_evidence, path_error = self.run.path[-1].log_evidence, self.run.path[-1].std_error
         if Status.PATH_LOST in found.flags:
@@ -190,14 +191,14 @@ class SegmentedRun:
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, the run is as before."""
+        """A block that restores the run if it ends in an error."""
         detector = self.detector
         watched = contextlib.nullcontext() if detector is None else restored_on_error(detector)
         with restored_on_error(self), self.run.undoable(), watched:
             yield
 
     def kept(self) -> Kept | None:
-        """All rows seen or a uniform sample of them; not those before a restart."""
+        """All rows seen or a uniform sample of them; None after a restart."""
         return None if self.restarts else self.run.kept()
 
     def flags(self) -> tuple[Status, ...]:
@@ -205,7 +206,7 @@ class SegmentedRun:
         return self._with_earlier(self.run.flags())
 
     def _with_earlier(self, flags: tuple[Status, ...]) -> tuple[Status, ...]:
-        """The flags of the segment under way and of those before."""
+        """The flags of the current segment and of those before."""
         if not self.restarts:
             return flags
         earlier = tuple(Status[name] for name in self.closed.flags)
@@ -213,7 +214,7 @@ class SegmentedRun:
         return tuple(dict.fromkeys((*flags, *earlier, *caution)))
 
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
-        """The evidence of all segments; the posterior is that of the last."""
+        """The evidence of all segments, with the posterior of the last segment."""
         found = self._of_all_segments(self.run.result(elapsed, extra))
         if self.detector is None:
             return found
@@ -221,7 +222,7 @@ class SegmentedRun:
         return replace(found, diagnostics=found.diagnostics | noticed)
 
     def _of_all_segments(self, found: Evidence) -> Evidence:
-        """The result of the segment under way, with the evidence of those before."""
+        """The result of the current segment, with the evidence of those before added."""
         if not self.restarts:
             return found
         closed = self.closed

@@ -1,4 +1,4 @@
-"""How a model that joins a comparison late comes to know what the others have seen."""
+"""Catching up: a model that joins a comparison late absorbs the rows that the others have seen."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class CatchUp(NamedTuple):
     """How a model caught up.
 
     Attributes:
-        how: "start" where there was nothing to catch up with, "replayed" from a source,
-            "reservoir" from the rows that another model had kept.
-        num_rows: rows that it was given.
-        sampling_error: what its log evidence is uncertain by because these were a sample; 0 where
-            they were all.
+        how: "start" if there were no earlier rows, "replayed" if it read them from a source,
+            "reservoir" if it took the rows that another model had kept.
+        num_rows: number of rows that it absorbed.
+        sampling_error: standard error of its log evidence because these rows were only a sample;
+            0 if they were all rows.
     """
 
     how: Literal["start", "replayed", "reservoir"]
@@ -56,17 +56,17 @@ class CatchUp(NamedTuple):
 
 
 def replay(session: Session, data: Any, seen: RowChecker) -> CatchUp:
-    """Give a model the rows that a comparison has seen, from a source that has them.
+    """Let a new model absorb the rows that a comparison has seen, from a source of these rows.
 
     Args:
-        session: of the new model; it must be thrown away after an error.
-        data: as ``wb.evidence`` takes it; rows beyond those that were seen are left.
-        seen: what checked the rows of the comparison.
+        session: the session of the new model; after an error it must not be used.
+        data: as for ``wb.evidence``; rows after those that the comparison has seen are not read.
+        seen: the checker of the rows of the comparison.
     """
     source = open_source(data, on_bad_row=seen.on_bad_row)
     if source.num_rows is not None and source.num_rows < seen.rows_read:
         raise _too_few(source.num_rows, seen.rows_read)
-    # Rows that were left out then are left out now, and are not put aside a second time.
+    # Rows that were left out then are left out again, but not written to quarantine twice.
     checker = RowChecker("skip", seen.check_rows, columns_read=seen.columns_read)
     checker.unread = source.unread
     nothing = {"rows_read": 0, "rows_skipped": 0, "rows_quarantined": 0}
@@ -104,21 +104,21 @@ def _too_few(rows: int, wanted: int) -> DataError:
 
 
 def take_kept(session: Session, others: Mapping[str, Session], seen: RowChecker) -> CatchUp:
-    r"""Give a model the rows that another one has kept, each for as many as it stands for.
+    r"""Let a new model absorb the rows that another model has kept, weighted to represent all.
 
-    Of n rows R are kept. Where they are not all, each counts n / R times, and the log evidence is
-    uncertain by the error of a sum that is estimated from a sample, with l_k the log-likelihood of
-    a row averaged over the posterior:
+    Of n rows R are kept. If R < n, each kept row counts n / R times. The log evidence then has the
+    standard error of a sum that is estimated from a sample, where l_k is the log-likelihood of a
+    row averaged over the posterior:
 
     .. math:: n \, \mathrm{sd}(l_k) \sqrt{\frac{1 - R/n}{R}}
 
-    The posterior fits the sample better than what it stands for, which adds
-    :math:`(n/R - 1) D / 2` to it in D dimensions; this is in the error as well.
+    The posterior fits the sample better than it fits all rows. In D dimensions this raises the log
+    evidence by about :math:`(n/R - 1) D / 2`, which is also included in the error.
 
     Args:
-        session: of the new model; it must be thrown away after an error.
-        others: running models that have seen all rows.
-        seen: what checked the rows of the comparison.
+        session: the session of the new model; after an error it must not be used.
+        others: sessions of the models that have seen all rows.
+        seen: the checker of the rows of the comparison.
     """
     found = {name: kept for name, other in others.items() if (kept := other.run.kept())}
     if not found:
@@ -148,7 +148,7 @@ def take_kept(session: Session, others: Mapping[str, Session], seen: RowChecker)
 
 
 def _admit(session: Session, values: PyTree, gaps: set[str]) -> None:
-    """Check rows that the others have: one that the new model cannot have is an error."""
+    """Check the rows that the others have used: a row that the new model cannot use is an error."""
     session.check_model(values)
     read = session.columns_read(values) if gaps else set()
     for name in sorted(gaps):
@@ -168,7 +168,7 @@ def _admit(session: Session, values: PyTree, gaps: set[str]) -> None:
 
 
 def _with_weight(kept: Kept, counts_rows: bool, structure: Any) -> PyTree:
-    """Rows as they came, with the column that was taken out as their weight."""
+    """The original rows, with the column ``weight`` put back if it was split off."""
     if not counts_rows:
         return kept.values
     kinds = {name: kind for name, _, kind in structure}

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of an online comparison."""
+"""The state of an online comparison in a checkpoint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
     kept, same = without_copies(arrays)
     contest, changes = entrants.contest, None
     if contest.detector is not None:
-        # Rows that the next chunk is compared with go to the arrays.
+        # The rows with which the next chunk is compared are saved as arrays.
         reference, noted = contest.detector.state()
         kept |= reference
         changes = {
@@ -67,7 +67,7 @@ def entrants_state(entrants: Entrants) -> tuple[Arrays, Plain]:
 
 
 def check_comparison(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
-    """Refuse what is no comparison, whatever the models."""
+    """Raise an error if the content is not a valid comparison, of any models."""
     COMPARISON(metadata, "metadata")
     check_rows_left_out(metadata["checker"])
     names = [entry["name"] for entry in metadata["models"]]
@@ -89,13 +89,13 @@ def check_entrants(
     models: Mapping[str, Model],
     methods: Mapping[str, str | Method],
 ) -> dict[str, float]:
-    """Refuse a comparison of other models, or by other methods.
+    """Raise an error if the saved comparison has other models or methods.
 
     Args:
         path: the file, for the message.
-        plain: what ``entrants_state`` gave when it was saved.
-        models: what it should be a comparison of.
-        methods: what it should be a comparison by.
+        plain: the plain values from ``entrants_state``, as saved.
+        models: the expected models.
+        methods: the expected methods.
 
     Returns:
         The prior odds of the models, in their order.
@@ -135,7 +135,7 @@ def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any
 
 
 def _check_same_rows(entrants: Entrants) -> None:
-    """All models have seen the rows that were admitted, or what stands for them."""
+    """Check that all models have seen the admitted rows, or a sample that represents them."""
     counts = {round(session.run.num_observations) for session in entrants.sessions.values()}
     if len(counts) > 1:
         raise ValueError(f"the models have seen different numbers of rows, {counts}")
@@ -150,9 +150,9 @@ def _check_same_rows(entrants: Entrants) -> None:
 
 
 def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:
-    """Leave out rows that another model has kept as well; tells where they are to be found.
+    """Leave out arrays of rows that another model has too; also return where they are.
 
-    Models that began together with one seed keep the same rows.
+    Models that started together, with the same seed, keep the same rows.
 
     >>> kept, same = without_copies({"0/rows/1": np.ones(2), "1/rows/1": np.ones(2)})
     >>> list(kept), same
@@ -174,11 +174,11 @@ def without_copies(arrays: Arrays) -> tuple[Arrays, dict[str, str]]:
 
 
 def with_copies(arrays: Arrays, same: Mapping[str, str]) -> Arrays:
-    """All arrays again."""
+    """All arrays, with those that ``without_copies`` left out."""
     return arrays | {name: arrays[twin] for name, twin in same.items()}
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two arrays are the same bit for bit."""
+    """Whether two arrays are equal, bit for bit."""
     alike = first.shape == second.shape and first.dtype == second.dtype
     return alike and first.tobytes() == second.tobytes()

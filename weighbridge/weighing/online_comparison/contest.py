@@ -1,6 +1,6 @@
-"""Several models on the same rows: one gate for all, and no model ahead of the others.
+"""Several models on the same rows: one check of the rows for all, and all models in step.
 
-A contest may have a detector of changes, which the leading model uses for all of them.
+A contest may have a detector of changes. The leading model then tests each chunk for all models.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from weighbridge.weighing.session import Session
 
 
 class Taken(NamedTuple):
-    """What became of some rows.
+    """The outcome of taking some rows.
 
     Attributes:
-        annealing_steps: of each model.
-        rows_skipped: bad rows that were left out.
-        rows_quarantined: bad rows that went to the quarantine file.
-        is_new: whether they were taken; not if they had come before.
-        notices: what their identifier tells.
+        annealing_steps: annealing steps of each model.
+        rows_skipped: number of bad rows that were left out.
+        rows_quarantined: number of bad rows that were written to the quarantine file.
+        is_new: whether the rows were absorbed; False if their identifier had been seen before.
+        notices: remarks about their identifier.
     """
 
     annealing_steps: dict[str, float]
@@ -54,28 +54,29 @@ class Taken(NamedTuple):
 
 
 class Contest:
-    """Runs of several models on the same rows, with a common detector of changes or without.
+    """Runs of several models on the same rows, with or without a common detector of changes.
 
-    With one, a chunk is tested by the model that leads before it is seen: one test a chunk, chosen
-    by the past alone, so that the rate of false alarms is the stated one however many models there
-    are. A model that fits badly may be taken by surprise by nothing, and need not agree.
+    With a detector, the model that leads before a chunk tests the chunk. There is one test for
+    each chunk, and past rows alone decide which model tests it. So the false alarm rate is the
+    stated one for any number of models. The other models need not confirm a change: a model that
+    fits badly may not notice it.
 
-    With the policy "restart" all models begin anew at the same row, so that they stay comparable.
-    With ``compete`` the model that found the change goes on, and is joined by one of the same make
-    that begins anew there, with the evidence of the rows before in its own.
+    With the policy "restart" all models start again at the same row, so that they stay comparable.
+    With ``compete`` the model that found the change continues, and a copy of it joins that starts
+    again at the change. The evidence of the copy includes the rows before the change.
 
     Args:
-        seed: of every run, and of the test.
+        seed: the seed of every run, and of the test.
         on_bad_row: what to do with rows that one of the models cannot use.
-        quarantine: the file that they go to.
-        changes: how changes are looked for; None does not.
-        leader: tells the name of the leading model.
+        quarantine: the quarantine file.
+        changes: how to detect changes; None: no detection.
+        leader: returns the name of the leading model.
 
     Attributes:
-        sessions: the run of each model.
-        detector: of changes; None where they are not looked for.
-        parents: of models that began anew at a change, the model of the user that each is made of.
-        rows_tested: rows that the detector has seen.
+        sessions: the session of each model.
+        detector: the detector of changes; None without detection.
+        parents: for each model that started again at a change, the user's model it is a copy of.
+        rows_tested: number of rows that the detector has seen.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Contest:
         self.reader = TableReader()
 
     def begin(self, model: Model, method: str | Method) -> Session:
-        """A run that has seen no rows, for the common gate; it does not take part yet."""
+        """A session without rows, with the common row checker; it is not yet in the contest."""
         chosen, left_out = resolve_sequential(method), self.reader.left_out
         session = Session(model, chosen, self.seed, "raise", left_out=left_out)
         session.checker = self.checker
@@ -107,12 +108,12 @@ class Contest:
     def take(
         self, data: Any, identifier: str | int | None, unread: Mapping[int, Unread] | None = None
     ) -> Taken:
-        """Check rows for all models and absorb them; on an error every one is as before.
+        """Check rows for all models and absorb them; after an error all models are unchanged.
 
         Args:
             data: the rows.
-            identifier: of these rows; see `Continuity`.
-            unread: those of them that could not be read as rows, and why.
+            identifier: identifier of these rows; see `Continuity`.
+            unread: the rows that could not be read, and why.
         """
         read = self.checker.rows_read
         self.checker.unread = {read + row: why for row, why in (unread or {}).items()}
@@ -136,7 +137,7 @@ class Contest:
         )
 
     def absorb(self, rows: PyTree) -> dict[str, float]:
-        """Absorb rows that were checked into every model; tells the annealing steps."""
+        """Absorb checked rows into every model; return the annealing steps of each model."""
         if self.detector is None:
             return in_threads(partial(_absorb, rows=rows), self.sessions)
         steps = dict.fromkeys(self.sessions, 0.0)
@@ -145,10 +146,10 @@ class Contest:
                 steps[name] = steps.get(name, 0.0) + taken
         return steps
 
-    # --- changes are looked for -----------------------------------------------------------------
+    # --- detecting changes ----------------------------------------------------------------------
 
     def _chunk_sizes(self, detector: Detector) -> Callable[[int], int]:
-        """Rows of the next chunk, the same for all models, after so many of an update."""
+        """A function of the rows of an update taken so far: the rows of the next chunk, for all."""
         seen, window = self.rows_tested, detector.settings.window
 
         def size_after(taken: int) -> int:
@@ -161,7 +162,7 @@ class Contest:
         return size_after
 
     def _absorb_tested(self, detector: Detector, chunk: PyTree) -> dict[str, float]:
-        """Test a chunk by the leading model, and absorb it into all; tells the annealing steps."""
+        """Test a chunk with the leading model, absorb it into all models; return their steps."""
         leader, ones = self.leader(), np.ones(num_rows(chunk))
         session = self.sessions[leader]
         run, counts_rows = _segments(session), bool(session.weight_counts_rows)
@@ -186,16 +187,16 @@ class Contest:
         return steps
 
     def changes(self) -> list[Change]:
-        """Changes of the stream that were found so far."""
+        """Changes of the stream detected so far."""
         return [] if self.detector is None else list(self.detector.found)
 
     def join(self, name: str, parent: str, run: SegmentedRun | None = None) -> None:
-        """Let a model that begins anew at a change take part, beside the one that found it.
+        """Add a copy of a model that starts again at a change; the original stays.
 
         Args:
-            name: of the model.
-            parent: name of the user's model that it is made of.
-            run: what it has seen; without, nothing yet.
+            name: name of the copy.
+            parent: name of the user's model that it is a copy of.
+            run: the run of the copy; by default a run without rows.
         """
         elder = self.sessions[parent]
         method: Any = elder.method
@@ -207,13 +208,13 @@ class Contest:
         self.sessions[name], self.parents[name] = session, parent
 
     def leave(self, name: str) -> None:
-        """Let such a model take part no more."""
+        """Remove a model that ``join`` added."""
         del self.sessions[name], self.parents[name]
 
-    # --- the common gate ------------------------------------------------------------------------
+    # --- checking the rows for all models -------------------------------------------------------
 
     def _admit(self, values: PyTree) -> PyTree:
-        """Check rows for all models; the first also check the models against their columns."""
+        """Check rows for all models; check the models against the columns of the first rows."""
         for session in self.sessions.values():
             session.check_model(values)
         rows_read = self.checker.rows_read
@@ -223,7 +224,7 @@ class Contest:
         return admitted
 
     def _check_rows(self, values: PyTree) -> dict[str, np.ndarray]:
-        """The rows that one of the models cannot have."""
+        """Masks, by reason, of the rows that at least one model cannot use."""
         flags: dict[str, np.ndarray] = {}
         for session in self.sessions.values():
             for reason, mask in session.check_rows(values).items():
@@ -231,7 +232,7 @@ class Contest:
         return flags
 
     def _columns_read(self, values: PyTree) -> set[str] | None:
-        """The columns that one of the models reads; None if one of them may read all."""
+        """The columns that at least one model reads; None if a model may read all of them."""
         read: set[str] = set()
         for session in self.sessions.values():
             own = session.columns_read(values)
@@ -242,7 +243,7 @@ class Contest:
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
-        """A block after which, if it ends in an error, every model is as before."""
+        """A block that restores every model if it ends in an error."""
         checked, identifiers = self.checker.state(), self.continuity.state()
         with contextlib.ExitStack() as stack:
             stack.enter_context(restored_on_error(self))
@@ -261,7 +262,7 @@ class Contest:
 
 
 def _absorb(session: Session, rows: PyTree) -> float:
-    """Absorb rows that were checked, chunk by chunk; tells the annealing steps."""
+    """Absorb checked rows, chunk by chunk; return the number of annealing steps."""
     before, seen = annealing_steps(session.run), session.run.num_rows
     sizes = partial(session.method.chunk_after, in_memory=True)
     for chunk in rechunk([rows], lambda taken: sizes(seen + taken)):
@@ -270,20 +271,20 @@ def _absorb(session: Session, rows: PyTree) -> float:
 
 
 def latest(session: Session) -> tuple[float, float]:
-    """Log evidence and its error; both 0 of no rows."""
+    """Log evidence and its error; both are 0 before the first row."""
     path = session.run.path
     return (path[-1].log_evidence, path[-1].std_error) if path else (0.0, 0.0)
 
 
 def _segments(session: Session) -> SegmentedRun:
-    """The run of a contest that looks for changes."""
+    """The run of a session, in a contest with a detector."""
     run = session.run
     assert isinstance(run, SegmentedRun)
     return run
 
 
 def _take(session: Session, chunk: PyTree, first: int | None) -> float:
-    """Absorb a chunk, or begin anew within it; tells the annealing steps."""
+    """Absorb a chunk, or start again at row ``first`` of it; return the annealing steps."""
     before = annealing_steps(session.run)
     anew = None if first is None else partial(_segments(session).restart, first=first)
     session.absorb(chunk, anew)

@@ -1,4 +1,4 @@
-"""The models of an online comparison: who takes part, with what odds, and where each stands."""
+"""The models of an online comparison, their prior odds, and their current evidence."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from weighbridge.weighing.session import Session
 
 
 class Entrants:
-    """Models that take part in a contest, and what is known of each beside its run.
+    """The models of a contest, with the prior odds and the method of each.
 
     Args:
         models: ``wb.Model`` by name.
-        method: one for all of them, or for each.
-        seed: of every run.
+        method: one method for all models, or one for each model.
+        seed: the seed of every run.
         prior_odds: prior weight of each model; equal by default.
         on_bad_row: what to do with rows that one of the models cannot use.
-        quarantine: the file that they go to.
-        changes: looks for changes of the stream; None does not.
+        quarantine: the quarantine file.
+        changes: how to detect changes of the stream; None: no detection.
 
     Attributes:
         contest: the runs of the models on the same rows.
-        prior_odds: of each model.
-        methods: of each model, as it was given.
-        caught_up: how each came to know the first rows.
+        prior_odds: prior weight of each model.
+        methods: method of each model, as the user gave it.
+        caught_up: how each model got the rows before it joined.
 
     >>> import weighbridge as wb
     >>> models = {"a": wb.zoo.gaussian.model(), "b": wb.zoo.gaussian.model(prior_mean=1.0)}
@@ -79,10 +79,10 @@ class Entrants:
 
     @property
     def sessions(self) -> dict[str, Session]:
-        """The run of each model."""
+        """The session of each model."""
         return self.contest.sessions
 
-    # --- where they stand ------------------------------------------------------------------------
+    # --- current estimates -----------------------------------------------------------------------
 
     def leader(self) -> str:
         """The most probable model."""
@@ -93,11 +93,11 @@ class Entrants:
         return max(heights, key=heights.__getitem__)
 
     def log_evidences(self) -> dict[str, float]:
-        """Log evidence of each model on everything seen, by the path; 0 before the first row."""
+        """Log evidence of each model on all rows seen, from the path; 0 before the first row."""
         return {name: latest(session)[0] for name, session in self.sessions.items()}
 
     def std_errors(self) -> dict[str, float]:
-        """Their standard errors; NaN where unknown."""
+        """Standard errors of the log evidences; NaN if unknown."""
         return {
             name: math.hypot(latest(session)[1], self.caught_up[name].sampling_error)
             for name, session in self.sessions.items()
@@ -110,14 +110,14 @@ class Entrants:
         )
 
     def flags(self) -> dict[str, tuple[Status, ...]]:
-        """Every reason for caution of each model."""
+        """All reasons for caution, for each model."""
         return {
             name: self._own_flags(name) + (session.run.flags() if session.run.path else ())
             for name, session in self.sessions.items()
         }
 
     def results(self) -> dict[str, Evidence]:
-        """The evidence of each model, with the error that it caught up with."""
+        """The evidence of each model; its error includes the sampling error of catching up."""
         found = in_threads(Session.result, self.sessions)
         return {name: self._with_past(name, result) for name, result in found.items()}
 
@@ -134,7 +134,7 @@ class Entrants:
             diagnostics={**result.diagnostics, "sampling_error": error},
         )
 
-    # --- they come and go ------------------------------------------------------------------------
+    # --- adding and removing models---------------------------------------------------------------
 
     def add(
         self,
@@ -144,7 +144,7 @@ class Entrants:
         method: str | Method | None,
         prior_odds: float,
     ) -> CatchUp:
-        """Let a model take part, once it has caught up; on an error nothing has changed."""
+        """Let a model catch up, then add it; after an error nothing has changed."""
         if name in self.sessions:
             raise MethodError(f"There is a model {name!r} already. Choose another name.")
         check_models({name: model})
@@ -173,11 +173,13 @@ class Entrants:
         return caught_up
 
     def welcome(self, before: dict[str, float], steps: dict[str, float]) -> None:
-        """Give models that began anew at a change their prior odds; the least probable go.
+        """Set the prior odds of copies that started again at a change; remove surplus copies.
+
+        If there are more than ``max_competitors`` copies, the least probable ones are removed.
 
         Args:
-            before: log evidences before the change; those of models that are new are added.
-            steps: annealing steps since then; likewise.
+            before: log evidences before the update; entries for new copies are added.
+            steps: annealing steps of the update; entries for new copies are added.
         """
         contest = self.contest
         if contest.detector is None:
@@ -197,12 +199,12 @@ class Entrants:
             del self.prior_odds[least], self.methods[least], self.caught_up[least]
 
     def join(self, name: str, parent: str, prior_odds: float) -> None:
-        """Let a model that began anew at a change take part again, after a restart.
+        """Add a copy that started again at a change, when a saved comparison is loaded.
 
         Args:
-            name: of the model.
-            parent: name of the user's model that it is made of.
-            prior_odds: prior weight of the model.
+            name: name of the copy.
+            parent: name of the user's model that it is a copy of.
+            prior_odds: prior weight of the copy.
         """
         self.contest.join(name, parent)
         self.prior_odds[name] = prior_odds

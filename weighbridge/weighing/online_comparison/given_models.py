@@ -1,4 +1,4 @@
-"""The models and methods that a comparison is given, checked."""
+"""Check the models and methods that the user gives to a comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Methods = str | Method | Mapping[str, str | Method]
 
 
 def check_models(models: Any) -> None:
-    """Refuse what are no models by name."""
+    """Raise an error unless this is a mapping from names to models."""
     if not isinstance(models, Mapping) or not models:
         raise MethodError(
             "models must be a mapping from names to models, as in {'linear': ...}, with one or "

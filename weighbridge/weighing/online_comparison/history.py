@@ -1,4 +1,4 @@
-"""How models compared as the rows came: a table of bounded length."""
+"""The history of an online comparison: a table of bounded length."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
-# Entries that are kept.
+# The largest number of entries.
 LONGEST = 4096
-# What is printed of a long history, at either end.
+# Entries of a long history that are printed, at the start and at the end.
 SHOWN = 5
 
 COMMON = ("rows", "rows_skipped", "rows_quarantined", "elapsed")
@@ -34,7 +34,7 @@ OF_MODEL = (
     "probability",
     "probability_error",
 )
-# What an update brought, rather than where it led to: entries that are merged add it up.
+# Columns that are added up when entries are merged; of other columns the later value is kept.
 ADDED_UP = ("rows_skipped", "rows_quarantined", "elapsed", "log_predictive", "annealing_steps")
 
 
@@ -44,11 +44,11 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
 
     Columns are ``rows``, ``rows_skipped``, ``rows_quarantined``, ``elapsed``, and for each model
     such as ``log_evidence[linear]``: ``log_evidence``, ``std_error``, ``log_predictive``,
-    ``annealing_steps``, ``probability``, ``probability_error``; NaN before a model was there.
+    ``annealing_steps``, ``probability``, ``probability_error``; NaN before a model was added.
 
-    Memory is bounded: at 4096 entries every second of the older half is merged into the one after
-    it. An entry then tells what all updates since the entry before brought, and where the last of
-    them led to.
+    Memory is bounded: beyond 4096 entries, pairs of entries in the older half are merged. A merged
+    entry has the sums of what its updates added (rows skipped, seconds, log predictive, annealing
+    steps), and otherwise the values after the last of them.
 
     >>> history = History()
     >>> for rows in (10, 20):
@@ -69,7 +69,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
     def add(
         self, common: Mapping[str, float], of_models: Mapping[str, Mapping[str, float]]
     ) -> None:
-        """Add what is known after an update."""
+        """Add an entry with the values after an update."""
         self.models += [name for name in of_models if name not in self.models]
         entry = {name: float(value) for name, value in common.items()}
         for model, values in of_models.items():
@@ -79,7 +79,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
             self._thin()
 
     def record(self, update: ComparisonUpdate) -> None:
-        """Add what an update tells."""
+        """Add the entry of an update."""
         columns = {
             "log_evidence": update.log_evidences,
             "std_error": update.std_errors,
@@ -123,7 +123,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
 
     @property
     def num_entries(self) -> int:
-        """Entries of every column."""
+        """Number of entries, the same in every column."""
         return len(self._entries)
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
         """Log Bayes factors against the best model so far, probabilities and annealing steps.
 
         Args:
-            changes: rows at which the world changed, drawn as vertical lines: for example
+            changes: rows at which the stream changed, drawn as vertical lines: for example
                 ``[change.row for change in online.changes]``.
             axes: where to draw: an empty matplotlib figure or subfigure, or three axes.
 
@@ -194,7 +194,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
 
 
 def _merged(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Two entries as one: where the second led to, and what both brought."""
+    """Merge two entries: values of the second, with sums in the columns that are added up."""
     merged = dict(second)
     for name, value in first.items():
         if name.partition("[")[0] in ADDED_UP and not math.isnan(value):

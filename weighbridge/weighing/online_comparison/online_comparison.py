@@ -1,4 +1,4 @@
-"""Models weighed against each other as the rows arrive: update, look, add, save, resume."""
+"""Models compared on a stream of rows; models can join, and it can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ from weighbridge.weighing.saving import KEY_KIND, row_policy
 
 
 class OnlineComparison:
-    r"""Models on one stream, weighed against each other as the rows arrive.
+    r"""Models on one stream, compared as the rows arrive.
 
     .. math:: P(m | y_{1:n}) = Z_m(y_{1:n}) \, \pi_m / \sum_k Z_k(y_{1:n}) \, \pi_k
 
-    Every model sees the same rows: one that is bad for one of them is left out for all, and an
-    update that fails for one leaves all as they were. Models are updated in parallel threads; the
-    numbers are those of a ``wb.Online`` for each, with the same seed for all as in ``wb.compare``.
-    Threads may share a comparison: their calls take turns. A forked process may not, and is told.
+    Every model sees the same rows: a row that one model cannot use is left out for all models, and
+    an update that fails for one model changes none. Models are updated in parallel threads. The
+    numbers are those of a ``wb.Online`` for each model, with the same seed, as in ``wb.compare``.
+    Several threads may use one object: their calls wait for each other. A forked process may not:
+    there a call is an error.
 
     Args:
         models: ``wb.Model`` by name.
@@ -59,18 +60,18 @@ class OnlineComparison:
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
-        changes: looks for changes of the stream, by the model that leads before each chunk, and
-            says what to do about them; None does not. With ``compete`` a model "NAME | changed at
-            ROW" joins where NAME found one: its evidence is that of NAME on the rows before times
-            that of the rows after from the prior, and its prior odds are those of NAME times
-            ``changes_per_row``.
-        progress: True or False, or a reporter; by default an update or a result that lasts is
-            told on a terminal or in a notebook, and elsewhere if it takes more than 10 s.
+        changes: how to detect changes of the stream, and what to do then; None: no detection. The
+            model that leads before a chunk tests it. With ``compete`` a model "NAME | changed at
+            ROW" joins when NAME detects a change. Its evidence is that of NAME on the rows before
+            the change, times the evidence of the later rows from the prior. Its prior odds are
+            those of NAME times ``changes_per_row``.
+        progress: True or False, or a reporter; by default the progress of slow calls is
+            shown on a terminal or in a notebook, and elsewhere if a call takes more than 10 s.
 
     Attributes:
         history: a table with an entry for each update.
-        progress: as it was given; it may be changed, and is not saved.
-        extra: what was saved beside the run that was loaded, such as the cursor of its source.
+        progress: the argument; it may be changed, and is not saved.
+        extra: values that were saved with the loaded run, such as the cursor of its source.
 
     >>> import weighbridge as wb
     >>> near, far = wb.zoo.gaussian.model(prior_mean=2.0), wb.zoo.gaussian.model(prior_mean=-2.0)
@@ -101,7 +102,7 @@ class OnlineComparison:
         self.history = History()
         self.extra: dict[str, Any] = {}
 
-    # --- what is known ---------------------------------------------------------------------------
+    # --- current estimates -----------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
@@ -115,22 +116,22 @@ class OnlineComparison:
 
     @property
     def num_observations(self) -> int:
-        """Rows seen so far, repeated rows counted."""
+        """Number of rows seen so far, each counted with its weight."""
         return round(next(iter(self._entrants.sessions.values())).run.num_observations)
 
     @property
     def rows_read(self) -> int:
-        """Rows that were given so far, bad ones counted."""
+        """Number of rows given so far, including bad rows."""
         return self._entrants.contest.checker.rows_read
 
     @property
     def log_evidences(self) -> dict[str, float]:
-        """Log evidence of each model on everything seen, by the path; 0 before the first row."""
+        """Log evidence of each model on all rows seen, from the path; 0 before the first row."""
         return self._turns.take(self._entrants.log_evidences)
 
     @property
     def std_errors(self) -> dict[str, float]:
-        """Their standard errors; NaN where unknown."""
+        """Standard errors of the log evidences; NaN if unknown."""
         return self._turns.take(self._entrants.std_errors)
 
     @property
@@ -140,24 +141,24 @@ class OnlineComparison:
 
     @property
     def probability_errors(self) -> dict[str, float]:
-        """Their standard deviations under the errors of the log evidences."""
+        """Standard deviations of the probabilities, due to the errors of the log evidences."""
         return self._turns.take(self._entrants.probabilities)[1]
 
     @property
     def changes(self) -> list[Change]:
-        """Changes of the stream that were found so far."""
+        """Changes of the stream detected so far."""
         return self._turns.take(self._entrants.contest.changes)
 
     @property
     def flags(self) -> dict[str, tuple[Status, ...]]:
-        """Every reason for caution of each model."""
+        """All reasons for caution, for each model."""
         return self._turns.take(self._entrants.flags)
 
     def result(self) -> Comparison:
-        """The comparison on everything seen, with the evidence of every model.
+        """The comparison on all rows seen, with the evidence of every model.
 
-        That crosses a bridge where the method has one, and is then better known than the path that
-        updates tell.
+        If the method has a bridge, the evidence comes from it, and is more precise than the path
+        estimates of updates.
         """
         results, prior_odds = self._turns.take(self._results)
         return compare_results(results, prior_odds, self.seed)
@@ -174,20 +175,20 @@ class OnlineComparison:
         num_draws: int = 1000,
         seed: int = 0,
     ) -> Prediction:
-        """Draws from the predictions of all models, each with the weight of its evidence.
+        """Draws from the predictions of all models, weighted by the models' probabilities.
 
         Args:
-            functions: for each model a function as ``Evidence.predict`` takes it, or one for all.
+            functions: a function as for ``Evidence.predict``, one for each model or one for all.
             inputs: rows to predict, the same for every model.
-            num_draws: draws in all.
+            num_draws: total number of draws.
             seed: the same seed gives the same numbers.
         """
         return average(self.result(), functions, inputs, num_draws=num_draws, seed=seed)
 
-    # --- rows come -------------------------------------------------------------------------------
+    # --- adding rows -----------------------------------------------------------------------------
 
     def set_file_aside(self, file: str, reason: str) -> None:
-        """Note in the quarantine, where there is one, that a file could not be read."""
+        """Note in the quarantine file, if there is one, that a file could not be read."""
         quarantine = self._entrants.contest.checker.quarantine
         if quarantine is not None:
             quarantine.set_aside(file, reason)
@@ -199,17 +200,18 @@ class OnlineComparison:
         *,
         unread: Mapping[int, Unread] | None = None,
     ) -> ComparisonUpdate:
-        """Absorb rows, any number of them, into every model.
+        """Absorb any number of rows into every model.
 
-        All rows are checked before the first is absorbed, and whatever fails, for whichever model,
-        every one of them is then as before.
+        All rows are checked before the first is absorbed. After an error in any model, all models
+        are in the same state as before the call.
 
         Args:
             data: the rows.
-            identifier: of these rows. If it came before they are not absorbed again, and if whole
-                numbers leave out some that is noticed: see ``notices`` of the update.
+            identifier: identifier of these rows. Rows with an identifier that came before are not
+                absorbed again. Gaps in whole-number identifiers are reported. See ``notices`` of
+                the update.
             unread: rows of the data, counted from 0, that a feed could not read, and why; their
-                values are NaN. The quarantine file then has their text.
+                values are NaN. Their text is written to the quarantine file.
         """
         return self._turns.take(self._update, data, identifier, unread)
 
@@ -248,7 +250,7 @@ class OnlineComparison:
                 self.history.record(update)
             return update
 
-    # --- models come -----------------------------------------------------------------------------
+    # --- adding models ---------------------------------------------------------------------------
 
     def add(
         self,
@@ -259,19 +261,19 @@ class OnlineComparison:
         method: str | Method | None = None,
         prior_odds: float = 1.0,
     ) -> CatchUp:
-        """Add a model, which catches up with the others; on an error nothing has changed.
+        """Add a model, which first catches up; after an error nothing has changed.
 
         Args:
-            name: of the model.
+            name: name of the model.
             model: a ``wb.Model``.
-            source: where the rows seen so far can be read again, from the first on: it replays
-                them. Without, the model takes the rows that another one has kept. If these are a
-                sample, the error that this makes is part of its standard error from then on.
+            source: data with the rows seen so far, from the first row on; the model reads them.
+                Without a source, the model takes the rows that another model has kept. If these
+                are a sample, the sampling error is part of its standard error from then on.
             method: a method object, or its name; by default that of the first model.
-            prior_odds: prior weight of the model, where those of the others are.
+            prior_odds: prior weight of the model, on the scale of the other weights.
 
         Returns:
-            How it caught up; print it.
+            How it caught up; it can be printed.
         """
         return self._turns.take(self._add, name, model, source, method, prior_odds)
 
@@ -282,17 +284,17 @@ class OnlineComparison:
             return self._entrants.add(name, model, source, method, prior_odds)
 
     def caught_up(self, name: str) -> CatchUp:
-        """How a model came to know what it knows of the first rows."""
+        """How a model got the rows before it joined."""
         return self._entrants.caught_up[name]
 
     # --- saved and resumed bit for bit -----------------------------------------------------------
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
-        """Write all of it to one file, whole or not at all.
+        """Write the comparison to one file, completely or not at all.
 
         Args:
-            path: the file; what is there is replaced.
-            extra: plain values to keep beside the run, such as the cursor of its source.
+            path: the file; an existing file is replaced.
+            extra: plain values to save with the comparison, such as the cursor of its source.
         """
         self._turns.take(self._save, path, dict(extra or {}))
 
@@ -322,18 +324,18 @@ class OnlineComparison:
     ) -> OnlineComparison:
         """Continue a saved comparison, bit for bit as if it had never stopped.
 
-        A file that is damaged, or of other models, methods or another version of the format, is
-        refused with a ``CheckpointError``; nothing in it is run. The digest of a file guards
-        against damage, not against attackers: keep checkpoints where only you can write.
+        A file that is damaged, or of other models, methods or another version of the format,
+        raises a ``CheckpointError``. No code from the file is executed. The digest of a file
+        protects against damage, not against attackers: keep checkpoints where only you can write.
 
         Args:
-            path: what ``save`` wrote.
-            models: the models of that comparison by name, those that were added too.
+            path: a file that ``save`` wrote.
+            models: the models of that comparison by name, including those that were added.
             method: the method of that comparison, or that of each model by name.
             on_bad_row: what to do with bad rows from now on; by default as before.
-            quarantine: the file for them, where they are kept: a checkpoint does not say where
-                to write.
-            limit: bytes beyond which a file is refused unread.
+            quarantine: the file for bad rows, if they are quarantined; a checkpoint does not
+                contain its path.
+            limit: largest size of a file in bytes; a larger file is an error.
         """
         path = Path(path)
         check_models(models)

@@ -1,4 +1,4 @@
-"""What an update brought to models that are weighed against each other."""
+"""The result of one update of an online comparison."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from weighbridge.weighing.changes.settings import Change
 @travels()
 @dataclass(frozen=True)
 class ComparisonUpdate(Tabular):
-    """What one update brought; mappings are by model name.
+    """The result of one update of a comparison; mappings are by model name.
 
     Attributes:
-        num_observations: rows seen in all.
-        log_evidences: of all rows seen, in nats, by the path.
-        std_errors: their standard errors; NaN where unknown.
-        log_predictives: log evidence gained, log p(new rows | rows before); see ``Update``.
-        annealing_steps: of these rows, averaged over islands and summed over chunks.
+        num_observations: number of rows seen.
+        log_evidences: of all rows seen, in nats, from the path.
+        std_errors: their standard errors; NaN if unknown.
+        log_predictives: gain of log evidence, log p(new rows | rows before); see ``Update``.
+        annealing_steps: for these rows, averaged over islands and summed over chunks.
         probabilities: posterior probability of each model.
         probability_errors: its standard deviation under the errors of the log evidences.
         rows_skipped: bad rows left out of this update.
         rows_quarantined: bad rows of this update that went to the quarantine file.
-        flags: every reason for caution of each model.
+        flags: all reasons for caution, for each model.
         elapsed: seconds that this update took.
-        notices: what the identifier of the rows tells: that they came before, in which case they
-            were not taken, or that others are missing.
-        changes: changes of the stream that these rows showed, if they are looked for.
+        notices: remarks about the identifier of the rows: that these rows came before, and were
+            therefore not absorbed, or that other rows are missing.
+        changes: changes of the stream detected in these rows, if detection is on.
     """
 
     num_observations: int
