@@ -3,8 +3,8 @@
 For each of four calls it prints the frames of the package that are on the stack when the algorithm
 is entered for the first time, outermost first: the functions that a reader has to follow. Wrappers
 that only switch on double precision, or let calls wait for each other, count as frames too. Models
-of a comparison run in threads. For them the frames of the caller come first, as they are while it waits
-for the thread.
+of a comparison run in threads. For them the frames of the caller come first, as they are while it
+waits for the thread.
 """
 
 from __future__ import annotations

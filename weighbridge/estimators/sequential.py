@@ -79,7 +79,7 @@ class SequentialRun(Protocol):
         ...
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         ...
 
 

@@ -284,7 +284,7 @@ class SequentialSGMCMCRun(LedgerRun):
         return arrays, plain | {"start_error": self.start_error, "start_flags": names}
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         self.ledger.restore(arrays, plain)
         self.start_error = float(plain["start_error"])
         self.start_flags = tuple(Status[name] for name in plain["start_flags"])

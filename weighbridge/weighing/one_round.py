@@ -188,7 +188,7 @@ def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told_if(shuffled: bool) -> Iterator[None]:
-    """A block whose model errors note, if rows are shuffled, that row numbers follow that order."""
+    """A block that notes in model errors, if rows are shuffled, that row numbers are shuffled."""
     try:
         yield
     except ModelError as error:

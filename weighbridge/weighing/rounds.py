@@ -164,7 +164,7 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
         return std_error, combined._replace(log_evidence=mean, std_error=std_error)
     biases = [_bias([r]) for r in results]
     errors = [r.diagnostics.get("path_error", r.std_error) for r in results]
-    # The larger of two errors: that of the rounds' own, and the spread over all islands.
+    # The larger of two errors counts: the rounds' own, and the spread over all islands.
     within = float(np.mean([error**2 - b**2 for error, b in zip(errors, biases)]))
     chance = max(within / len(results), combined.std_error**2)
     std_error = math.hypot(math.sqrt(chance), _bias(results))

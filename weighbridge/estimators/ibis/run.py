@@ -335,7 +335,7 @@ class IBISRun:
 
     @double_precision
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         columns = [arrays[f"rows/{index}"] for index in range(int(plain["num_columns"]))]
         if columns:
             self.store.extend(columns)

@@ -179,7 +179,7 @@ class Terms:
             size = max(wanted, size + SPAN_BLOCK)
 
     def _with_room_for(self, num_rows: int) -> Terms:
-        """Terms with room for so many rows; a power of two, so that few programs are compiled."""
+        """Terms with room for this many rows: a power of two, so that few programs are compiled."""
         return replace(self, largest=2 ** (num_rows - 1).bit_length())
 
     def watch(
@@ -231,7 +231,7 @@ class Terms:
             if not math.isfinite(noise):
                 break
             if noise <= GUIDE_NOISE:
-                # A few particles far away have most of the noise; what is typical is accepted.
+                # A few particles far away have most of the noise; the median is the typical noise.
                 return replace(term, guide_rows=guide_rows._replace(noise=float(np.median(noises))))
             wanted = wanted_rows(size, noise, batch, GUIDE_NOISE)
             size = max(wanted, size + SPAN_BLOCK)

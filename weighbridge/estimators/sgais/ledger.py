@@ -55,8 +55,8 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.unbounded import UnboundedError
 from weighbridge.results.evidence_result import Evidence
 
-# Islands are resampled when the spread of their log Z (nats) exceeds this. With a larger spread
-# the largest island would dominate the mean.
+# Islands are resampled when the spread of their log Z (nats) exceeds this, and is still below
+# MAX_STREAMED_SPREAD. With a larger spread the largest island would dominate the mean.
 SETTLE_AT = 2.0
 
 
@@ -384,7 +384,7 @@ class Ledger:
 
     @double_precision
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         prefix = "rows/"
         self.rows.restore({k[len(prefix) :]: v for k, v in arrays.items() if k.startswith(prefix)})
         self.cloud = restored_cloud(arrays, self.cloud)

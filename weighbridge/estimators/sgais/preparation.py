@@ -181,7 +181,7 @@ class Preparation:
             anchor, turn = set_anchor(self.model, centre(cloud), rows, anchor), SECOND_TURN
 
     def _past_at(self, anchor: Anchor, probes: np.ndarray, turn: int, *, all_rows: int) -> Estimate:
-        """The term of the past around an anchor; of all rows, up to so many, if batches fail."""
+        """The term of the past around an anchor; on up to ``all_rows`` rows if batches fail."""
         source = (self.rows.gather, self.rows.num_kept, self.rows.num_represented)
         terms = replace(self.terms, all_rows=all_rows)
         return self._estimate(PAST, turn, (anchor.position, anchor.sums), source, probes, terms)

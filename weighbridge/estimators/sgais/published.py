@@ -56,7 +56,7 @@ class PublishedSGAIS(SequentialMethod):
     Args:
         num_islands: independent populations; their spread gives the standard error.
         num_particles: particles of each island.
-        chunk_size: rows brought in at once.
+        chunk_size: rows of a chunk.
         batch_size: rows of a mini-batch.
         num_moves: kernel steps for each intermediate density.
         target_ess: ESS of the incremental weights, as a fraction of the particles.
@@ -166,7 +166,7 @@ class PublishedRun(LedgerRun):
         return self.ledger.state()
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         self.ledger.restore(arrays, plain)
 
 

@@ -85,8 +85,8 @@ class SGAISRun(LedgerRun):
         posterior with it. They are computed from all rows, or around an anchor with mini-batches.
         If there is a half-life, the weight of past rows is reduced first. The annealing loop then
         reweights the particles by the chunk, resamples them, and moves them. The ledger records
-        the outcome and keeps the rows. Each time the number of rows has doubled, the path is
-        compared with a bridge.
+        the outcome and keeps the rows. If chunks are small, the path is compared with a bridge each
+        time the number of rows has doubled.
         """
         ledger, chunk = self.ledger, ChunkRows(values, weight)
         with in_double_precision(), self.undoable():
@@ -255,7 +255,7 @@ class SGAISRun(LedgerRun):
 
     @double_precision
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         self.ledger.restore(arrays, plain)
         tuning: Any = (arrays["mover/step_size"], arrays["mover/num_moves"])
         self.mover = self.mover.tuned(*tuning)

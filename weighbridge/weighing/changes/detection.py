@@ -171,7 +171,7 @@ class Detector:
         return arrays, {"detector": noted, "changes": [change.plain() for change in self.found]}
 
     def restore(self, arrays: Mapping[str, np.ndarray], plain: Mapping[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         noted = plain["detector"]
         if noted["changes"] != repr(self.settings):
             raise CheckpointError(

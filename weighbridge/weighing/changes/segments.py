@@ -250,7 +250,7 @@ class SegmentedRun:
         }
 
     def restore(self, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         self.restarts = [int(row) for row in plain["restarts"]]
         saved = plain["closed"]
         self.closed = Closed(**saved | {"flags": [Status[name].name for name in saved["flags"]]})

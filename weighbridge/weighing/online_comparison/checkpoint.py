@@ -114,7 +114,7 @@ def check_entrants(
 
 
 def restore_entrants(entrants: Entrants, arrays: Arrays, plain: Mapping[str, Any]) -> None:
-    """Continue from what ``entrants_state`` gave."""
+    """Continue from the saved values of ``entrants_state``."""
     arrays = with_copies(arrays, plain["same"])
     contest, changes = entrants.contest, plain["changes"]
     contest.checker.restore(plain["checker"])

@@ -149,7 +149,7 @@ class Contest:
     # --- detecting changes ----------------------------------------------------------------------
 
     def _chunk_sizes(self, detector: Detector) -> Callable[[int], int]:
-        """A function of the rows of an update taken so far: the rows of the next chunk, for all."""
+        """A function from the rows taken of an update to the rows of the next chunk, for all."""
         seen, window = self.rows_tested, detector.settings.window
 
         def size_after(taken: int) -> int:

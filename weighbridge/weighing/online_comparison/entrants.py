@@ -134,7 +134,7 @@ class Entrants:
             diagnostics={**result.diagnostics, "sampling_error": error},
         )
 
-    # --- adding and removing models---------------------------------------------------------------
+    # --- adding and removing models --------------------------------------------------------------
 
     def add(
         self,

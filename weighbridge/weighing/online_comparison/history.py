@@ -47,8 +47,8 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
     ``annealing_steps``, ``probability``, ``probability_error``; NaN before a model was added.
 
     Memory is bounded: beyond 4096 entries, pairs of entries in the older half are merged. A merged
-    entry has the sums of what its updates added (rows skipped, seconds, log predictive, annealing
-    steps), and otherwise the values after the last of them.
+    entry has the sums over its updates of bad rows, seconds, log predictives and annealing steps.
+    Its other values are those after the last of these updates.
 
     >>> history = History()
     >>> for rows in (10, 20):
@@ -184,7 +184,7 @@ class History(Tabular, Shown, Mapping[str, np.ndarray]):
         return numbers, {"models": list(self.models)}
 
     def restore(self, numbers: np.ndarray, names: Mapping[str, Any]) -> None:
-        """Continue from what ``state`` gave."""
+        """Continue from a saved ``state``."""
         models = [str(name) for name in names["models"]]
         columns = [*COMMON, *(f"{name}[{model}]" for model in models for name in OF_MODEL)]
         if numbers.dtype != np.float64 or numbers.shape[:1] != (len(columns),):

@@ -1,4 +1,4 @@
-"""Models compared on a stream of rows; models can join, and it can be saved and resumed."""
+"""Models compared on a stream of rows; models can join, and a run can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ class OnlineComparison:
     def result(self) -> Comparison:
         """The comparison on all rows seen, with the evidence of every model.
 
-        If the method has a bridge, the evidence comes from it, and is more precise than the path
-        estimates of updates.
+        If the method has a bridge, the evidence may come from it. It is then more precise than the
+        path estimates of updates.
         """
         results, prior_odds = self._turns.take(self._results)
         return compare_results(results, prior_odds, self.seed)
