@@ -69,9 +69,9 @@ from weighbridge.estimators.tempering.thermodynamic import Thermodynamic as Ther
 from weighbridge.models.model import Model as Model
 from weighbridge.models.numpyro.reading import from_numpyro as from_numpyro
 from weighbridge.monitoring.checkpoint_store import CheckpointStore as CheckpointStore
-from weighbridge.monitoring.watching import Keeping as Keeping
-from weighbridge.monitoring.watching import Plan as Plan
-from weighbridge.monitoring.watching import Watched as Watched
+from weighbridge.monitoring.watch_plan import Keeping as Keeping
+from weighbridge.monitoring.watch_plan import Plan as Plan
+from weighbridge.monitoring.watch_plan import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
 from weighbridge.results.evidence_result import Evidence as Evidence
 from weighbridge.results.posterior import Posterior as Posterior

@@ -20,7 +20,7 @@ from weighbridge.cli.commands import WatchOptions, watch_table
 from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Quiet
-from weighbridge.monitoring.watching import Keeping
+from weighbridge.monitoring.watch_plan import Keeping
 
 MODELS = ("linear", "linear:2")
 # Small, and with a reservoir that overflows half way: what is saved is then not all rows.

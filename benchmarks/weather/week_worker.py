@@ -19,7 +19,7 @@ from weighbridge.cli.commands import WatchOptions, watch_table
 from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Lines
-from weighbridge.monitoring.watching import Keeping
+from weighbridge.monitoring.watch_plan import Keeping
 
 MODELS = ("gaussian", "gaussian:2")
 METHOD = SGAIS(num_islands=2, num_particles=8, reservoir=500)

@@ -16,7 +16,8 @@ import pytest
 import weighbridge as wb
 from weighbridge.monitoring import run_lock, terminal
 from weighbridge.monitoring.run_lock import LOCK, locked
-from weighbridge.monitoring.watching import Plan, watch
+from weighbridge.monitoring.watch_plan import Plan
+from weighbridge.monitoring.watching import watch
 
 HOLD = """
 import sys, time

@@ -23,7 +23,8 @@ from weighbridge.monitoring import checkpoint_store, terminal, watching
 from weighbridge.monitoring.checkpoint_store import CheckpointStore
 from weighbridge.monitoring.event_log import EventLog
 from weighbridge.monitoring.terminal import Lines, OnTerminal, State, choose_display
-from weighbridge.monitoring.watching import Keeping, Plan, watch
+from weighbridge.monitoring.watch_plan import Keeping, Plan
+from weighbridge.monitoring.watching import watch
 from weighbridge.weighing.online_comparison.history import COMMON
 
 pytestmark = pytest.mark.long

@@ -35,7 +35,8 @@ from weighbridge.data.values import columns_remark, num_rows
 from weighbridge.estimators.methods import Method, choose
 from weighbridge.monitoring.run_lock import locked
 from weighbridge.monitoring.terminal import Display
-from weighbridge.monitoring.watching import Keeping, Plan, Watched, saved_cursor, watch_locked
+from weighbridge.monitoring.watch_plan import Keeping, Plan, Watched
+from weighbridge.monitoring.watching import saved_cursor, watch_locked
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.rounds import Limits

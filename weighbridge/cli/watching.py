@@ -121,7 +121,7 @@ def watch(
         announce(display, "loading")
         from weighbridge.cli.commands import WatchOptions, watch_table
         from weighbridge.cli.tables import InputTable
-        from weighbridge.monitoring.watching import Keeping
+        from weighbridge.monitoring.watch_plan import Keeping
         from weighbridge.weighing.changes.settings import Changes
 
         *names, source = models_and_source
