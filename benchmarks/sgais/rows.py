@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import weighbridge as wb
 from benchmarks.sgais import problems
-from weighbridge.estimators.methods import Method
+from weighbridge.estimators.registry import Method
 
 PROBLEMS: dict[str, Callable[[], problems.Problem]] = {
     "linear": problems.linear,

@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.weather import memory
 from benchmarks.weather.verdict import Came, Verdict
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import Chunk, Chunks, chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.values import num_rows
 
 Row = tuple[float, ...]

@@ -668,7 +668,7 @@ def test_figures_of_tempered_runs():
 
 
 def test_help_names_every_method_and_limit():
-    from weighbridge.estimators.methods import METHODS
+    from weighbridge.estimators.registry import METHODS
 
     for command in ("evidence", "compare"):
         told = run(command, "--help").stdout

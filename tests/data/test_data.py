@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.cutting import pad, rechunk, split
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.values import as_values, column_names, num_rows
 
 

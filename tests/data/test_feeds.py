@@ -17,7 +17,6 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.core.errors import DataError
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.base import Notice, Parcel
 from weighbridge.data.feeds.chunking import chunks
 from weighbridge.data.feeds.continuity import Continuity
@@ -25,6 +24,7 @@ from weighbridge.data.feeds.directory import DirectoryFeed
 from weighbridge.data.feeds.json_lines import JsonLinesFeed
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.feeds.streams import StreamFeed
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.sources import csv_records, line_blocks, parquet_file
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.values import num_rows

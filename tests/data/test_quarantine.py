@@ -12,8 +12,8 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.errors import DataError
 from weighbridge.data import quarantine as quarantine_module
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.quarantine import BadRow, Quarantine
+from weighbridge.data.row_checking import RowChecker
 
 SMALL = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=20)
 GAUSSIAN = wb.zoo.gaussian.model()

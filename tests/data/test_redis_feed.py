@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from weighbridge.core.errors import DataError, MissingDependencyError
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.feeds.redis_server import _take_stream
 from weighbridge.data.feeds.redis_stream import RedisStream, _before
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.values import num_rows
 

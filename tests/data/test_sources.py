@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weighbridge.core.errors import DataError, MissingDependencyError
-from weighbridge.data.checking import RowChecker
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.sources import csv_records, parquet_file
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source

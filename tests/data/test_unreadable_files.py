@@ -13,11 +13,11 @@ import weighbridge as wb
 from weighbridge.cli.commands import weigh
 from weighbridge.cli.tables import InputTable
 from weighbridge.core.progress.reporters import Silent
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.feeds.chunking import chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.quarantine import Quarantine
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.sources import csv_records
 from weighbridge.data.sources.opening import open_source
 from weighbridge.models.columns_read import columns_needed

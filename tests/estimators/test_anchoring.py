@@ -338,7 +338,7 @@ def test_all_rows_are_used_where_nearly_all_are_wanted():
 
 
 def test_all_rows_are_used_where_the_largest_batch_is_of_no_use(monkeypatch):
-    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e-12)
+    monkeypatch.setattr(anchored_terms, "MAX_BATCH_NOISE", 1e-12)
     terms = dataclasses.replace(make_terms(1e-13, num_islands=8, largest=64), all_rows=NUM_ROWS)
     found = estimate(terms)
     assert found.noise is NOISELESS
@@ -350,9 +350,9 @@ def test_all_rows_are_used_where_the_largest_batch_is_of_no_use(monkeypatch):
     # Not where there are too many of them, where they are a sample, or where batches are of use.
     few = dataclasses.replace(terms, all_rows=NUM_ROWS - 1)
     sample = (gather, NUM_ROWS // 2, NUM_ROWS)
-    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e-12)
+    monkeypatch.setattr(anchored_terms, "MAX_BATCH_NOISE", 1e-12)
     assert estimate(few).term.size == estimate(terms, source=sample).term.size == 64
-    monkeypatch.setattr(anchored_terms, "TOO_NOISY", 1e12)
+    monkeypatch.setattr(anchored_terms, "MAX_BATCH_NOISE", 1e12)
     assert estimate(terms).term.size == 64
 
 

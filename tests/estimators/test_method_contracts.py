@@ -15,8 +15,8 @@ import weighbridge as wb
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision, jit
 from weighbridge.core.status import Status
-from weighbridge.estimators.methods import METHODS, resolve
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.registry import METHODS, resolve
 from weighbridge.estimators.sequential import posterior
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.density import Target
@@ -191,6 +191,33 @@ def test_the_fields_of_a_result(name, results):
 
 
 @every_method
+def test_a_result_draws_its_path(name, results):
+    figure = results(name).plot()
+    assert "log evidence" in figure.axes[0].get_ylabel()
+    assert all(len(axes.lines) for axes in figure.axes)
+
+
+@every_method
+def test_a_run_is_saved_and_goes_on_with_the_same_numbers(name, model, data, tmp_path):
+    method = ROWS[name]()
+    if not isinstance(method, SequentialMethod):
+        with pytest.raises(wb.MethodError, match="stream"):
+            wb.Online(model, method)
+        return
+    whole, part = wb.Online(model, method, seed=1), wb.Online(model, method, seed=1)
+    for online in (whole, part):
+        online.update(data[:60])
+    part.save(tmp_path / "run")
+    part = wb.Online.load(tmp_path / "run", model, method)
+    for online in (whole, part):
+        online.update(data[60:])
+    one, two = whole.result(), part.result()
+    assert (two.log_evidence, two.flags) == (one.log_evidence, one.flags)
+    assert np.array_equal(two.std_error, one.std_error, equal_nan=True)
+    assert np.array_equal(two.log_weights, one.log_weights)
+
+
+@every_method
 def test_a_result_is_saved_and_loaded(name, results, tmp_path):
     result = results(name)
     result.save(tmp_path / "result")
@@ -243,6 +270,8 @@ def test_bad_input_is_refused(name, model, data):
         wb.evidence(model, np.array([1.0, np.nan]), method)
     with pytest.raises(wb.MethodError, match="positive"):
         wb.evidence(model, data, method, time_limit=0)
+    with pytest.raises(wb.MethodError, match="Give a tolerance too"):
+        wb.evidence(model, data, method, time_limit=10.0)
 
 
 @every_method

@@ -9,8 +9,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_NOISE_BIAS
-from weighbridge.estimators.batch_noise import TOO_NOISY
+from weighbridge.core.thresholds import MAX_BATCH_NOISE, MAX_NOISE_BIAS
 from weighbridge.estimators.sgais import bridge_rows, crossing, judgement
 
 OF_THE_PATH = "the error of the path includes it"
@@ -62,7 +61,7 @@ def test_of_an_answer_by_the_bridge_the_noise_of_its_batches_is_in_the_error(noi
     """A bridge on mini-batches, of which another noise is told each time."""
     monkeypatch.setattr(bridge_rows, "ALL_AT_ONCE", 100)
     # Batches of this many rows are good enough for a bridge, though not for nothing.
-    monkeypatch.setattr(crossing, "TOO_NOISY", 1e9)
+    monkeypatch.setattr(crossing, "MAX_BATCH_NOISE", 1e9)
     measured = []
 
     def batch_error(*arguments):
@@ -83,5 +82,5 @@ def test_of_an_answer_by_the_bridge_the_noise_of_its_batches_is_in_the_error(noi
 def test_the_flag_stays_on_an_answer_by_a_bridge_from_batches_of_no_use(noisy):
     """Its own rows are exact here, but modes may be lost; and the noise was above the limit."""
     result = noisy.result(0.0, {})
-    assert result.diagnostics["largest_noise"] > TOO_NOISY
+    assert result.diagnostics["largest_noise"] > MAX_BATCH_NOISE
     assert Status.NOISY in result.flags

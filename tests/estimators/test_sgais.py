@@ -16,6 +16,7 @@ from weighbridge.estimators.annealing.moves.kernels import over_islands
 from weighbridge.estimators.bridging.bridge import Bridged
 from weighbridge.estimators.sgais import run as sgais_run
 from weighbridge.estimators.sgais.anchored_terms import Terms
+from weighbridge.estimators.sgais.chunk_stage import ChunkRows
 from weighbridge.estimators.sgais.preparation import (
     CHUNK,
     EXACT_ROWS,
@@ -25,7 +26,6 @@ from weighbridge.estimators.sgais.preparation import (
     PURPOSES,
     Preparation,
 )
-from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.models.targets import anchored as anchor_module
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.rows import Rows

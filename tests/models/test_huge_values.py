@@ -11,8 +11,8 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.islands import combine_islands, combine_logs, rounding_error
 from weighbridge.core.status import Status
-from weighbridge.models.gate import Admission
 from weighbridge.models.resolution import largest_value, unresolved
+from weighbridge.models.row_gate import Admission
 
 GAUSSIAN = wb.zoo.gaussian.model()
 LINEAR = wb.zoo.linear.model(2)

@@ -13,7 +13,7 @@ from weighbridge.adapters.defaults import Scaling, classification, fill_columns
 from weighbridge.adapters.weigher import Weigher, class_probabilities, label_functions
 from weighbridge.core.checks import check_count
 from weighbridge.core.errors import DataError, MethodError, MissingDependencyError
-from weighbridge.estimators.methods import Method
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 

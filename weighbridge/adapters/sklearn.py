@@ -22,7 +22,7 @@ from weighbridge.adapters.weigher import (
     mean_and_variance,
 )
 from weighbridge.core.errors import DataError, MethodError, MissingDependencyError
-from weighbridge.estimators.methods import Method
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.results.prediction import Function
 from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison

@@ -20,7 +20,7 @@ from weighbridge.core.errors import ModelError
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.methods import Method
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.results.prediction import Function
 from weighbridge.weighing.online_comparison.checkpoint import SCHEMA

@@ -16,7 +16,7 @@ from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
 from weighbridge.core.tables.table import Table
-from weighbridge.core.thresholds import MAX_DRAW_CORRELATION
+from weighbridge.core.thresholds import MAX_DRAW_CORRELATION, MIN_RANK_P_VALUE
 from weighbridge.core.types import Kernel
 from weighbridge.models.model import Model
 from weighbridge.plots.ranks import plot_ranks
@@ -86,8 +86,8 @@ class Calibration(Tabular, Shown):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no p-value is below 0.01 after Bonferroni's correction."""
-        return min(self.p_values.values()) * len(self.ranks) > 0.01
+        """Whether no p-value is too small after Bonferroni's correction."""
+        return min(self.p_values.values()) * len(self.ranks) > MIN_RANK_P_VALUE
 
     def summary(self) -> Table:
         """Mean rank (0.5 if unbiased), spread relative to that of a uniform, and p-value."""

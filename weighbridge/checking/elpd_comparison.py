@@ -14,15 +14,13 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
+from weighbridge.core.thresholds import MIN_ELPD_DIFFERENCE
 from weighbridge.plots.elpd import plot_elpd_comparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from weighbridge.plots.surface import Surface
-
-# Sivula, Magnusson & Vehtari (2020): a smaller difference does not favour a model.
-SMALL_DIFFERENCE = 4.0
 
 
 @travels()
@@ -54,7 +52,7 @@ class ElpdComparison(Tabular, Shown):
         difference, error = self.differences[name], self.difference_errors[name]
         if name == self.best:
             return ""
-        if abs(difference) < SMALL_DIFFERENCE:
+        if abs(difference) < MIN_ELPD_DIFFERENCE:
             return "no relevant difference"
         return "worse" if abs(difference) > 2 * error else "undecided (error too large)"
 
@@ -101,7 +99,7 @@ class ElpdComparison(Tabular, Shown):
         return plot_elpd_comparison(
             {name: (self.elpds[name], self.std_errors[name]) for name in self.elpds},
             {name: (self.differences[name], self.difference_errors[name]) for name in self.elpds},
-            small=SMALL_DIFFERENCE,
+            small=MIN_ELPD_DIFFERENCE,
             axes=axes,
         )
 

@@ -16,9 +16,9 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.values import num_rows
-from weighbridge.models.gate import require_model
 from weighbridge.models.held import hold
 from weighbridge.models.model import Model, draw_positions
+from weighbridge.models.row_gate import require_model
 from weighbridge.models.row_values import row_blocks
 from weighbridge.models.targets.host import host_likelihood
 from weighbridge.models.targets.total import Total

@@ -27,12 +27,12 @@ from weighbridge.core.addresses import without_secrets
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import announce
 from weighbridge.core.progress.reporters import Reporter, Silent
-from weighbridge.data.checking import RowChecker, RowPolicy
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.lags import lagged
+from weighbridge.data.row_checking import RowChecker, RowPolicy
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import columns_remark, num_rows
-from weighbridge.estimators.methods import Method, choose
+from weighbridge.estimators.registry import Method, choose
 from weighbridge.monitoring.run_lock import locked
 from weighbridge.monitoring.terminal import Display
 from weighbridge.monitoring.watch_plan import Keeping, Plan, Watched

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from weighbridge.core.progress.reporters import Reporter
-    from weighbridge.estimators.methods import Method
+    from weighbridge.estimators.registry import Method
 
 
 class OnBadRow(enum.StrEnum):
@@ -128,7 +128,7 @@ def choose_method(
     from dataclasses import fields, replace
 
     from weighbridge.core.errors import MethodError
-    from weighbridge.estimators.methods import resolve
+    from weighbridge.estimators.registry import resolve
 
     chosen: Any = resolve(name)  # every method is a dataclass
     settings = {

@@ -15,7 +15,7 @@ from weighbridge.cli.named_models import Loaded, RequestedModel
 from weighbridge.cli.scaling import Scales, scaled
 from weighbridge.core.errors import DataError, ModelError
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.csv_file import count_csv_rows
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.requested_columns import check_present

@@ -25,6 +25,8 @@ MAX_HEATING_BIAS = 1.0
 # NOISY: flagged if batch noise may have changed log Z by this much (nats) and by more than its
 # error.
 MAX_NOISE_BIAS = 0.5
+# NOISY too: variance of the log density over mini-batches above which they are of no use.
+MAX_BATCH_NOISE = 1.0
 # ROUNDED: rounding errors (nats) above this are flagged; smaller ones are only added to the error.
 MAX_ROUNDING = 0.01
 # DRIFTING: probability of a flag if particles do not drift; a drift within the error is not
@@ -68,3 +70,7 @@ MIN_SENSITIVITY = 0.05
 MIN_TAIL_PROBABILITY = 0.025
 # Calibration: correlation between successive draws above which a note is added.
 MAX_DRAW_CORRELATION = 0.2
+# Calibration: ranks with a smaller p-value, after Bonferroni's correction, are not uniform.
+MIN_RANK_P_VALUE = 0.01
+# Sivula, Magnusson & Vehtari (2020): a smaller difference of elpd does not favour a model.
+MIN_ELPD_DIFFERENCE = 4.0

@@ -27,8 +27,6 @@ NEARLY_ALL = 0.6
 # Allowed variance of a term of the log density over the rows that guide the trajectories. This
 # variance only lowers the acceptance; two such terms lower it by a quarter.
 GUIDE_NOISE = 0.1
-# With a larger variance, mini-batches are of no use.
-TOO_NOISY = 1.0
 
 
 class Noise(NamedTuple):

@@ -107,6 +107,11 @@ class SequentialMethod(Method, Protocol):
         return None
 
     @property
+    def half_life(self) -> float | None:
+        """Observations after which a row counts half; None if rows always count fully."""
+        return None
+
+    @property
     def shuffles(self) -> bool | None:
         """Whether rows in memory are shuffled; None: only if their order matters."""
         return False
@@ -115,8 +120,8 @@ class SequentialMethod(Method, Protocol):
         """Size of the next chunk after so many rows; it may be larger if all are in memory."""
         ...
 
-    def reaching(self, rows: int) -> Self:
-        """The method with a reservoir for at least so many rows, which are in memory anyway."""
+    def with_reservoir_for(self, rows: int) -> Self:
+        """The method with a reservoir of at least this many rows, which are in memory anyway."""
         if self.reservoir is None:
             return self
         larger = dataclasses.replace(cast(Any, self), reservoir=max(self.reservoir, rows))

@@ -26,6 +26,7 @@ from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.path_points import PathPoint
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.sgais.chunk_stage import ChunkRows
 from weighbridge.estimators.sgais.ledger import Ledger
 from weighbridge.estimators.sgais.ledger_run import LedgerRun
 from weighbridge.estimators.sgais.published import (
@@ -35,7 +36,6 @@ from weighbridge.estimators.sgais.published import (
     bring_in,
     paths_with_batches,
 )
-from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.estimators.tempering.smc import SMC
 from weighbridge.models.model import EDGE, Model
 from weighbridge.models.priors import Parameters

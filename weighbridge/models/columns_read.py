@@ -113,7 +113,7 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
     if not left_out or not isinstance(values, dict):
         return
     if "weight" in left_out and model.log_likelihood is not None:
-        # Even if the model does not read it: without it every row would count once, unnoticed.
+        # Even if the model does not read it: without it every row would silently get weight 1.
         raise left_out["weight"]
     asked, everything = columns_asked(model, values)
     for name, error in left_out.items():
@@ -122,7 +122,7 @@ def refuse_if_read(model: Model, values: PyTree, left_out: LeftOut) -> None:
 
 
 def columns_needed(model: Model, values: dict[str, Any]) -> set[str] | None:
-    """The columns whose values matter to the model; None if all of them may.
+    """The columns whose values matter to the model; None if any column may matter.
 
     All may matter if the likelihood cannot be traced, such as a NumPy function.
 

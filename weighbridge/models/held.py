@@ -10,14 +10,14 @@ import numpy as np
 
 from weighbridge.core.errors import DataError
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.cutting import join
 from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.values import LeftOut, num_rows
 from weighbridge.models.columns_read import refuse_if_read
-from weighbridge.models.gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.model import Model
+from weighbridge.models.row_gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.row_likelihood import split_weight
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.pickling import travels
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
-from weighbridge.estimators.methods import Method
+from weighbridge.data.row_checking import RowPolicy
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.comparison import Comparison

@@ -37,7 +37,7 @@ SUMMARY_SHARE = 0.05
 QUICK = 2.0
 # After a stop, the current chunk has this many seconds to end; then it is abandoned between steps.
 GRACE = 2.0
-# In so many chunks most programs are compiled, which takes long: a stop does not wait for that.
+# Most programs are compiled during the first chunks; a stop does not wait for them.
 COMPILING_CHUNKS = 10
 
 

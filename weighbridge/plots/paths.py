@@ -24,6 +24,8 @@ Traces = Mapping[str, Mapping[str, np.ndarray]]
 ANSWER_COLOUR = "#D55E00"
 # Characters per line above the figure.
 LINE = 105
+# Most panels of a path that neither tempers nor takes rows.
+MAX_COLUMNS = 3
 
 
 def plot_paths(
@@ -33,20 +35,23 @@ def plot_paths(
     answer: Answer | None = None,
     axes: Surface | None = None,
 ) -> Figure:
-    """The paths of several models: along the rows seen, or along the annealing steps.
+    """The paths of several models: along the rows seen, the annealing steps, or the points.
 
     For runs that take rows as they come: log evidence per row, annealing steps, and ESS if known.
-    For runs that temper all the data: log evidence so far, power, and ESS.
+    For runs that temper all the data: log evidence so far, power, and ESS. For other methods: log
+    evidence, and up to two of the other columns that all traces have.
 
     Args:
         traces: for each name, columns ``rows``, ``log_evidence``, ``annealing_steps`` and maybe
-            ``ess``, or ``power``, ``log_evidence`` and ``ess``.
+            ``ess``, or ``power``, ``log_evidence`` and ``ess``, or ``log_evidence`` and others.
         changes: rows at which to draw a vertical line.
         answer: for a single run: its answer, drawn with two standard errors on either side.
         axes: where to draw: an empty figure or subfigure, or one axes per panel.
     """
-    if all("power" in trace for trace in traces.values()):
+    if all({"power", "ess"} <= set(trace) for trace in traces.values()):
         return _plot_tempering(traces, answer, axes)
+    if not all({"rows", "annealing_steps"} <= set(trace) for trace in traces.values()):
+        return _plot_points(traces, answer, axes)
     shows_ess = all("ess" in trace for trace in traces.values())
     drawn = _stacked(axes, 3 if shows_ess else 2)
     longest = max((len(trace["rows"]) for trace in traces.values()), default=0)
@@ -90,6 +95,27 @@ def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None)
     drawn.flat[2].set_xlabel("annealing step")
     figure = _finish(drawn, list(traces), answer)
     whole_numbers(drawn.flat[2].xaxis)
+    return figure
+
+
+def _plot_points(traces: Traces, answer: Answer | None, axes: Surface | None) -> Figure:
+    """The log evidence along the points of a trace, and other columns below it."""
+    first = next(iter(traces.values()))
+    shared = [name for name in first if all(name in trace for trace in traces.values())]
+    columns = ["log_evidence", *(name for name in shared if name != "log_evidence")][:MAX_COLUMNS]
+    drawn = _stacked(axes, len(columns))
+    for (name, trace), style in zip(traces.items(), styles(len(traces))):
+        points = np.arange(1, len(trace["log_evidence"]) + 1)
+        heights = [trace[column] for column in columns]
+        _draw_lines(drawn.flat, points, heights, "path" if answer else name, style)
+    if answer is not None:
+        _draw_level(drawn.flat[0], answer)
+    drawn.flat[0].set_ylabel("log evidence\nso far (nats)")
+    for panel, column in zip(drawn.flat[1:], columns[1:]):
+        panel.set_ylabel(column.replace("_", " "))
+    drawn.flat[-1].set_xlabel("point of the path")
+    figure = _finish(drawn, list(traces), answer)
+    whole_numbers(drawn.flat[-1].xaxis)
     return figure
 
 

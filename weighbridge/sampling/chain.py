@@ -230,7 +230,7 @@ class ChainRun:
 
 
 def _first(infos: Any, count: int) -> Any:
-    """The infos of so many steps, on the host."""
+    """The infos of the first ``count`` steps, on the host."""
     return jax.tree_util.tree_map(lambda leaf: np.asarray(leaf)[:count], infos)
 
 

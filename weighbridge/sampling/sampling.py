@@ -10,11 +10,11 @@ from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.errors import MethodError
 from weighbridge.core.progress.chains import choose_chain_reporter
 from weighbridge.core.types import Kernel
-from weighbridge.data.checking import RowPolicy
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.opening import open_source
-from weighbridge.models.gate import require_model
 from weighbridge.models.held import hold
 from weighbridge.models.model import Model
+from weighbridge.models.row_gate import require_model
 from weighbridge.results.posterior import Posterior
 from weighbridge.sampling.chain_targets import prepare
 from weighbridge.sampling.kernels.nuts import NUTS

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.values import LeftOut, num_rows
-from weighbridge.models.gate import Admission
+from weighbridge.models.row_gate import Admission
 from weighbridge.weighing.competitor import Competitor
 
 

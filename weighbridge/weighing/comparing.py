@@ -14,12 +14,12 @@ from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.announcing import announce, announced
 from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.fingerprint import Fingerprint
-from weighbridge.estimators.methods import Method, choose
-from weighbridge.models.gate import QuarantineFile, refuse_pymc
+from weighbridge.data.row_checking import RowPolicy
+from weighbridge.estimators.registry import Method, choose
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
+from weighbridge.models.row_gate import QuarantineFile, refuse_pymc
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.comparison import Comparison
 from weighbridge.weighing.competitor import Competitor, as_it_is

@@ -17,9 +17,9 @@ from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.cutting import join, rechunk
 from weighbridge.data.quarantine import Quarantine
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.row_order import in_random_order, order_matters
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
@@ -150,10 +150,10 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
         try:
             for chunks in cut(gates, common, source.blocks()):
                 interrupts.check()
-                with _alike(sessions):
+                with _all_or_none(sessions):
                     for name, session in sessions.items():
                         if name in chunks and num_rows(chunks[name]):
-                            with _told_if(shuffled):
+                            with _noting_row_order(shuffled):
                                 session.absorb(chunks[name])
                             if all(session.run.path for session in sessions.values()):
                                 interrupts.keep()
@@ -177,7 +177,7 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
 
 
 @contextlib.contextmanager
-def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
+def _all_or_none(sessions: Mapping[str, Session]) -> Iterator[None]:
     """A block that restores several runs if it fails, so that all have seen the same rows."""
     with contextlib.ExitStack() as stack:
         for session in sessions.values() if len(sessions) > 1 else ():
@@ -187,15 +187,15 @@ def _alike(sessions: Mapping[str, Session]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told_if(shuffled: bool) -> Iterator[None]:
-    """A block that notes in model errors, if rows are shuffled, that row numbers are shuffled."""
+def _noting_row_order(shuffled: bool) -> Iterator[None]:
+    """A block that adds a note to model errors if the rows were shuffled."""
     try:
         yield
     except ModelError as error:
         if shuffled:
             error.add_note(
                 "Rows are counted in the random order in which they were taken; "
-                "wb.SGAIS(shuffle=False) takes them as they are given."
+                "a method with shuffle=False takes them in the order given."
             )
         raise
 
@@ -232,7 +232,7 @@ def _admitted_chunks(
     """Chunks for each model; all models check the rows before any model absorbs them."""
     if len(gates) == 1:
         ((name, gate),) = gates.items()
-        # Rows are checked before they are cut into chunks, so that skipping makes no chunk short.
+        # Check rows before cutting them into chunks: skipped rows then do not shorten chunks.
         admitted = (gate(block, common.unusable(block)) for block in blocks)
         for chunk in rechunk(admitted, sizes):
             yield {name: chunk}

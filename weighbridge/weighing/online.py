@@ -10,14 +10,14 @@ from typing import Any
 from weighbridge.core import checkpoint_file
 from weighbridge.core.progress.reporters import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.core.turns import Turns
-from weighbridge.data.checking import RowPolicy
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.values import TableReader
-from weighbridge.estimators.methods import Method, resolve_sequential
+from weighbridge.estimators.registry import Method, resolve_sequential
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.settings import Change, Changes
 from weighbridge.weighing.run_content import ONLINE, check_rows_left_out
-from weighbridge.weighing.saving import (
+from weighbridge.weighing.run_state import (
     KEY_KIND,
     check_counts,
     check_identity,

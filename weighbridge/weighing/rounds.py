@@ -15,7 +15,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_HEATING_BIAS
-from weighbridge.estimators.methods import Method
+from weighbridge.estimators.registry import Method
 from weighbridge.estimators.second_look.audit import drift_diagnostics, is_drifting
 from weighbridge.results.evidence_result import Evidence
 
@@ -29,7 +29,7 @@ class Limits:
 
     Args:
         tolerance: standard error (nats) to reach; None runs one round.
-        time_limit: seconds after which no further round begins.
+        time_limit: seconds after which no further round begins; it needs a tolerance.
     """
 
     tolerance: float | None = None
@@ -40,10 +40,16 @@ class Limits:
         for name, value in (("tolerance", self.tolerance), ("time_limit", self.time_limit)):
             if value is not None and not value > 0:
                 raise MethodError(f"{name} must be positive, not {value!r}.")
-        if self.tolerance is not None and (method.num_islands < 4 or not method.states_error):
+        if self.time_limit is not None and self.tolerance is None:
             raise MethodError(
-                "A tolerance needs a method that states its error: one with four or more islands, "
-                "and not SGAIS.published()."
+                "time_limit ends the rounds of islands that a tolerance asks for, and without a "
+                "tolerance there is one round. Give a tolerance too, or leave time_limit out."
+            )
+        if self.tolerance is not None and (method.num_islands < 4 or not method.states_error):
+            states = "" if method.states_error else " and does not state its error"
+            raise MethodError(
+                "A tolerance needs a method that states its error, with four or more islands: "
+                f"{method.name!r} has {method.num_islands}{states}."
             )
 
 

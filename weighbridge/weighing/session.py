@@ -14,14 +14,14 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status, gravest
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.cutting import rechunk
 from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.values import LeftOut, num_rows
 from weighbridge.estimators.protocols import SequentialMethod
 from weighbridge.estimators.sequential import SequentialRun, annealing_steps
-from weighbridge.models.gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.model import Model
+from weighbridge.models.row_gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.row_likelihood import split_weight
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.detection import Detector

@@ -13,15 +13,15 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.interrupts import interruptible
 from weighbridge.core.progress.announcing import announce, announced
 from weighbridge.core.progress.reporters import Reporter, choose_reporter, is_watched
-from weighbridge.data.checking import RowPolicy, open_quarantine
+from weighbridge.data.row_checking import RowPolicy, open_quarantine
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.methods import Method, choose
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.registry import Method, choose
 from weighbridge.models.column_scales import scale_remark
-from weighbridge.models.gate import QuarantineFile, require_model
 from weighbridge.models.model import Model
+from weighbridge.models.row_gate import QuarantineFile, require_model
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.competitor import Competitor, as_it_is
 from weighbridge.weighing.one_round import (
@@ -161,7 +161,7 @@ def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
         return Rounds(one_round, method, repeatable=True, least=least)
     rows = source.num_rows if source.in_memory else None
     if rows:
-        method = method.reaching(rows)
+        method = method.with_reservoir_for(rows)
     one_round = streamed_rounds(weighing, method, shuffled=is_shuffled(method, source))
     return Rounds(one_round, method, repeatable=source.reopenable)
 

@@ -28,8 +28,8 @@ from weighbridge.core.types import PyTree
 from weighbridge.data.cutting import join
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.values import num_rows
-from weighbridge.models.gate import require_model
 from weighbridge.models.model import Model, draw_positions, unravel_positions
+from weighbridge.models.row_gate import require_model
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.host import RandomLikelihoodError, as_numpy
 

@@ -29,7 +29,7 @@ class Delayed:
         return self._timer is not None
 
     def start(self, seconds: float, action: Callable[..., Any], *arguments: Any) -> None:
-        """Do this after so many seconds, instead of what was to be done before."""
+        """Do this after some seconds; it replaces an earlier request."""
         self.cancel()
         self._timer = threading.Timer(seconds, action, arguments)
         self._timer.daemon = True

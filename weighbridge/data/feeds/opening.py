@@ -11,7 +11,6 @@ from typing import Any
 from jax import tree_util
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.feeds.base import Feed, Parcel
 from weighbridge.data.feeds.directory import DirectoryFeed
 from weighbridge.data.feeds.files import FilesFeed, parcels_of_source
@@ -21,6 +20,7 @@ from weighbridge.data.feeds.memory import MemoryFeed
 from weighbridge.data.feeds.redis_server import SCHEMES
 from weighbridge.data.feeds.redis_stream import RedisStream
 from weighbridge.data.feeds.streams import StreamFeed
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.files import expand
 from weighbridge.data.sources.requested_columns import check_request, select
 from weighbridge.data.sources.source import Source

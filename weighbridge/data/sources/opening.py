@@ -12,8 +12,8 @@ from typing import Any
 from jax import tree_util
 
 from weighbridge.core.errors import DataError
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.quarantine import Unread
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.csv_file import read_csv
 from weighbridge.data.sources.files import check_file, expand, head_of_all, read_file
 from weighbridge.data.sources.reading import Block, Head

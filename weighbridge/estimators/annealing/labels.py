@@ -22,7 +22,7 @@ from weighbridge.models.exchangeable import (
 )
 from weighbridge.models.model import Model
 
-# With a larger correlation between start and end of the moves of a step, they are of no use.
+# Moves whose start and end correlate more than this are useless.
 STUCK = 0.6
 
 

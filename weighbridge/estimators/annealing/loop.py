@@ -85,9 +85,9 @@ def anneal(
         schedule: the powers in their order, up or down; by default the ESS determines them.
         start: current power of the particles.
         resampling: name of the resampling scheme.
-        max_steps: the last of so many steps goes to power 1 at once, and ``stalled`` is set.
+        max_steps: most steps; the last one goes directly to power 1, and ``stalled`` is set.
         take_step: ``anneal_step`` or ``quick_step``, or ``host_step`` for a likelihood in plain
-            Python; these may have a ``chain_length``. Or ``patient_step``, in which particles move
+            Python; these accept a ``chain_length``. Or ``patient_step``, in which particles move
             only if some were resampled.
         report: called before the first step and after every step.
         between: called after every step with the particles and the info of the step; it returns

@@ -27,7 +27,7 @@ from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowChecker
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.values import as_values, num_rows
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed, anneal
@@ -37,7 +37,7 @@ from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.bidirectional.bounds import Bounds, island_logs
 from weighbridge.estimators.bidirectional.frozen import Recorded, require_freezable, reversed_moves
-from weighbridge.estimators.methods import resolve
+from weighbridge.estimators.registry import resolve
 from weighbridge.estimators.tempering.ais import AIS
 from weighbridge.estimators.tempering.preparation import check_outcome
 from weighbridge.estimators.tempering.tempering import Tempering

@@ -283,9 +283,9 @@ class IBISRun:
             flags=self.flags(),
             elapsed=elapsed,
         )
-        return self._looked_at(found)
+        return self._with_second_look(found)
 
-    def _looked_at(self, found: Evidence) -> Evidence:
+    def _with_second_look(self, found: Evidence) -> Evidence:
         """The result, corrected if a second look finds a mode that the particles missed.
 
         A loaded run does not know the names of its columns until the next rows arrive. Until then

@@ -26,10 +26,10 @@ from weighbridge.estimators.maximization.simulated_annealing import (
     anneal,
     polish,
 )
-from weighbridge.models.gate import require_model
 from weighbridge.models.held import hold
 from weighbridge.models.model import Model, draw_positions, unravel_positions
 from weighbridge.models.priors import Parameters
+from weighbridge.models.row_gate import require_model
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import HostLikelihood, as_numpy, host_likelihood
 from weighbridge.models.targets.span import Span

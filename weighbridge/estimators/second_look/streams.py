@@ -40,7 +40,7 @@ def look_again(
     take_step: Callable[..., Any] = anneal_step,
     density: Path | None = None,
 ) -> Audit | None:
-    """Quench the particles; None if their moves cannot be used, or in a later round of islands.
+    """Look for missed modes at powers above 1; None in later rounds, or if moves are unusable.
 
     Args:
         seed: of the run.

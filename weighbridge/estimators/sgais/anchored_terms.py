@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit_for_speed
+from weighbridge.core.thresholds import MAX_BATCH_NOISE
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad
 from weighbridge.estimators.batch_noise import (
@@ -20,7 +21,6 @@ from weighbridge.estimators.batch_noise import (
     NEARLY_ALL,
     NOISELESS,
     SMALLEST_BATCH,
-    TOO_NOISY,
     Noise,
     floor_of,
     measured,
@@ -168,7 +168,7 @@ class Terms:
             noise = measured(self.model, term, probes)
             relevant = noise.that_matters(absolute)
             wanted = wanted_rows(size, relevant, num_kept, self.noise)
-            useless = size == most and not relevant <= TOO_NOISY
+            useless = size == most and not relevant <= MAX_BATCH_NOISE
             if num_kept == num_rows <= self.all_rows and useless:
                 larger, everything = self._with_room_for(num_rows), (gather, num_rows)
                 whole = larger.whole(generators, anchor, sums, everything, probes)

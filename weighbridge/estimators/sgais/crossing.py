@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core import interrupts
+from weighbridge.core.thresholds import MAX_BATCH_NOISE
 from weighbridge.estimators.annealing.cloud import Cloud, centre
 from weighbridge.estimators.annealing.labels import one_labelling
 from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.batch_noise import TOO_NOISY
 from weighbridge.estimators.bridging.bridge import Bridged
 from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians
 from weighbridge.estimators.sgais.anchoring import anchor_error, set_anchor
@@ -83,7 +83,7 @@ def _likelihood(run: SGAISRun, cloud: Cloud, turn: int) -> tuple[Term, float] | 
         anchor = set_anchor(model, centre(cloud), rows, None)
     preparation = run.preparation()
     estimate = preparation.of_all_rows(anchor, cloud, BRIDGE_NOISE * run.method.noise, turn)
-    if not sum(estimate.noise) <= TOO_NOISY:
+    if not sum(estimate.noise) <= MAX_BATCH_NOISE:
         return None
     probes = preparation.probes(cloud, BRIDGE_PROBES, turn)
     of_batches = batch_error(model, rows, estimate, probes)

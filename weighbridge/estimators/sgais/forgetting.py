@@ -12,7 +12,7 @@ from weighbridge.estimators.annealing.loop import anneal
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.annealing.step import patient_step
-from weighbridge.estimators.sgais.stage import RESAMPLE_BELOW, ChunkRows, Stage
+from weighbridge.estimators.sgais.chunk_stage import RESAMPLE_BELOW, ChunkRows, Stage
 from weighbridge.models.targets.anchored import Anchored
 
 if TYPE_CHECKING:

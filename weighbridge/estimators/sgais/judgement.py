@@ -11,18 +11,17 @@ import numpy as np
 from weighbridge.core import interrupts
 from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_BRIDGE_ERRORS
+from weighbridge.core.thresholds import MAX_BATCH_NOISE, MAX_BRIDGE_ERRORS
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.labels import Labels
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.step import patient_step
-from weighbridge.estimators.batch_noise import TOO_NOISY
 from weighbridge.estimators.bridging.bridge import decide
 from weighbridge.estimators.second_look.audit import Audit
 from weighbridge.estimators.second_look.streams import amended, look_again
+from weighbridge.estimators.sgais.chunk_stage import LARGE_CHUNK
 from weighbridge.estimators.sgais.crossing import cross
 from weighbridge.estimators.sgais.preparation import SECOND_TURN
-from weighbridge.estimators.sgais.stage import LARGE_CHUNK
 from weighbridge.results.evidence_result import Evidence
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
     known = (run.ledger.model, cloud, run.ledger.log_evidences)
     found = amended(found, decision, second, known, combine)
     flags = found.flags
-    if run.largest_noise > TOO_NOISY and Status.NOISY in run.flags():
+    if run.largest_noise > MAX_BATCH_NOISE and Status.NOISY in run.flags():
         # Moves on useless batches may lose modes; a bridge from their particles misses them too.
         flags = (Status.NOISY, *flags)
     return replace(found, flags=tuple(dict.fromkeys(flags)))

@@ -48,7 +48,7 @@ from weighbridge.estimators.sequential import (
     restored_cloud,
     unexplained,
 )
-from weighbridge.estimators.sgais.stage import ChunkRows
+from weighbridge.estimators.sgais.chunk_stage import ChunkRows
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import FIRST_ORDER_ABOVE
 from weighbridge.models.targets.rows import Rows

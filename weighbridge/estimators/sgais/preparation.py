@@ -18,7 +18,7 @@ from weighbridge.estimators.annealing.reweighting import StepInfo
 from weighbridge.estimators.batch_noise import NUM_PROBES
 from weighbridge.estimators.sgais.anchored_terms import Estimate, Terms
 from weighbridge.estimators.sgais.anchoring import Anchor, set_anchor, sums_of_rows
-from weighbridge.estimators.sgais.stage import ChunkRows, Stage
+from weighbridge.estimators.sgais.chunk_stage import ChunkRows, Stage
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import Anchored, Sums
 

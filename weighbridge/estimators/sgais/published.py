@@ -22,9 +22,9 @@ from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.sgais.chunk_stage import ChunkRows
 from weighbridge.estimators.sgais.ledger import Ledger
 from weighbridge.estimators.sgais.ledger_run import LedgerRun
-from weighbridge.estimators.sgais.stage import ChunkRows
 from weighbridge.models.model import Model
 from weighbridge.models.targets.batches import Batches
 from weighbridge.models.targets.rows import Rows

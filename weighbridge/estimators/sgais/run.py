@@ -10,7 +10,7 @@ import numpy as np
 
 from weighbridge.core.compilation import double_precision, in_double_precision
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_NOISE_BIAS
+from weighbridge.core.thresholds import MAX_BATCH_NOISE, MAX_NOISE_BIAS
 from weighbridge.core.types import PyTree
 from weighbridge.data.reservoir import Window
 from weighbridge.estimators.annealing.cloud import Cloud, centre
@@ -21,16 +21,16 @@ from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import REPEATED_MOVES
 from weighbridge.estimators.annealing.reweighting import Settings, StepInfo
 from weighbridge.estimators.annealing.step import anneal_step, patient_step
-from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS, TOO_NOISY
+from weighbridge.estimators.batch_noise import FIRST_BATCH, NOISELESS
 from weighbridge.estimators.sgais.anchor_state import anchor_state, restored_anchor
 from weighbridge.estimators.sgais.anchored_terms import Terms
 from weighbridge.estimators.sgais.anchoring import Anchor, anchor_error, set_anchor, sums_of_rows
+from weighbridge.estimators.sgais.chunk_stage import LARGE_CHUNK, RESAMPLE_BELOW, ChunkRows, Stage
 from weighbridge.estimators.sgais.forgetting import forget, memory
 from weighbridge.estimators.sgais.judgement import judge, verify
 from weighbridge.estimators.sgais.ledger import Ledger
 from weighbridge.estimators.sgais.ledger_run import LedgerRun
 from weighbridge.estimators.sgais.preparation import CHUNK, EXACT_ROWS, PAST, Preparation
-from weighbridge.estimators.sgais.stage import LARGE_CHUNK, RESAMPLE_BELOW, ChunkRows, Stage
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import FIRST_ORDER_ABOVE
 from weighbridge.results.evidence_result import Evidence
@@ -208,7 +208,7 @@ class SGAISRun(LedgerRun):
         noisy = self.noise_bias > max(MAX_NOISE_BIAS, ledger.stated()[1])
         lost = ledger.repaired > 0
         # Moves on useless batches may lose mass; a bridge from their particles misses it too.
-        noisy = noisy or (lost and self.largest_noise > TOO_NOISY)
+        noisy = noisy or (lost and self.largest_noise > MAX_BATCH_NOISE)
         found = {Status.PATH_LOST: lost, Status.NOISY: noisy}
         found |= ledger.cautions(self.stated()[1])
         return tuple(flag for flag, raised in found.items() if raised)

@@ -37,7 +37,7 @@ class SMC(Tempering):
             sizes for one row, which makes 20 steps at each power. The default is
             ``AdaptiveHMC(decorrelated=0.3, max_leapfrog=8)``, and a random walk if the likelihood
             runs in plain Python.
-        max_annealing_steps: the last of so many steps goes to power 1 at once, with a flag.
+        max_annealing_steps: most steps; the last one goes directly to power 1, with a flag.
         resampling: systematic, stratified, multinomial or residual. With multinomial, which
             resamples at every step, ``diagnostics["genealogy_error"]`` is a second estimate of
             the error, from the genealogy of the particles (Lee & Whiteley 2018, Biometrika

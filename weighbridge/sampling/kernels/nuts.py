@@ -48,7 +48,7 @@ class _Dynamic(Kernel):
         return evaluate(position, target)
 
     def step(self, key: Array, state: HMCState, target: LogDensity) -> tuple[HMCState, TreeInfo]:
-        """One trajectory, and a point of it."""
+        """Simulate one trajectory and choose a point on it."""
         count = num_uniform(state.position.shape[0], self.max_depth)
         return grow(
             jax.random.uniform(key, (count,)),

@@ -138,7 +138,7 @@ class SegmentedRun:
 
     def judge(self) -> Judge:
         """The model with the particles of the current segment, to test a chunk."""
-        return Judge(self.model, self.particles(), getattr(self.method, "half_life", None))
+        return Judge(self.model, self.particles(), self.method.half_life)
 
     def absorb(self, values: PyTree, weight: np.ndarray) -> None:
         """Test one chunk, if there is a detector, and absorb it; see ``undoable`` for errors."""

@@ -13,8 +13,8 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import DataError, MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowChecker
 from weighbridge.data.cutting import rechunk, slice_rows
+from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.sequential import Kept

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from weighbridge.core.errors import CheckpointError
-from weighbridge.estimators.methods import Method, resolve_sequential
+from weighbridge.estimators.registry import Method, resolve_sequential
 from weighbridge.models.model import Model
 from weighbridge.weighing.online_comparison.catching_up import CatchUp
 from weighbridge.weighing.online_comparison.entrants import Entrants
 from weighbridge.weighing.run_content import COMPARISON, HISTORY, check_rows_left_out
-from weighbridge.weighing.saving import (
+from weighbridge.weighing.run_state import (
     REFERENCE,
     Arrays,
     Plain,

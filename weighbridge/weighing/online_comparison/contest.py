@@ -19,13 +19,13 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.threads import in_threads
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowChecker, RowPolicy
 from weighbridge.data.cutting import rechunk
 from weighbridge.data.feeds.base import Notice
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.quarantine import Unread
+from weighbridge.data.row_checking import RowChecker, RowPolicy
 from weighbridge.data.values import TableReader, num_rows
-from weighbridge.estimators.methods import Method, resolve_sequential
+from weighbridge.estimators.registry import Method, resolve_sequential
 from weighbridge.estimators.sequential import annealing_steps
 from weighbridge.models.model import Model
 from weighbridge.models.row_likelihood import split_weight

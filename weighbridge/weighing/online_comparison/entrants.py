@@ -12,8 +12,8 @@ from weighbridge.core.checks import check_seed
 from weighbridge.core.errors import MethodError
 from weighbridge.core.status import Status
 from weighbridge.core.threads import in_threads
-from weighbridge.data.checking import RowPolicy
-from weighbridge.estimators.methods import Method
+from weighbridge.data.row_checking import RowPolicy
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.results.evidence_result import Evidence

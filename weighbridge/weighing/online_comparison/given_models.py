@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from weighbridge.core.errors import MethodError
-from weighbridge.estimators.methods import Method
-from weighbridge.models.gate import refuse_pymc
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
+from weighbridge.models.row_gate import refuse_pymc
 
 Methods = str | Method | Mapping[str, str | Method]
 

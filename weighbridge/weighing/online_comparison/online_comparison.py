@@ -12,9 +12,9 @@ from weighbridge.core.progress.reporters import CHECKING, WEIGHING, Reporter, te
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.turns import Turns
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.quarantine import Unread
-from weighbridge.estimators.methods import Method
+from weighbridge.data.row_checking import RowPolicy
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.prediction import Function, Prediction
@@ -38,7 +38,7 @@ from weighbridge.weighing.online_comparison.given_models import (
 )
 from weighbridge.weighing.online_comparison.history import History
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate
-from weighbridge.weighing.saving import KEY_KIND, row_policy
+from weighbridge.weighing.run_state import KEY_KIND, row_policy
 
 
 class OnlineComparison:

@@ -9,8 +9,8 @@ import numpy as np
 
 from weighbridge.core.errors import DataError, MethodError
 from weighbridge.core.types import PyTree
-from weighbridge.data.checking import RowChecker, RowPolicy
 from weighbridge.data.quarantine import Quarantine
+from weighbridge.data.row_checking import RowChecker, RowPolicy
 from weighbridge.data.values import LeftOut, num_rows
 from weighbridge.models.column_scales import scale_remark
 from weighbridge.models.columns_read import columns_needed, refuse_if_read

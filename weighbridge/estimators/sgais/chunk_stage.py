@@ -19,8 +19,8 @@ from weighbridge.models.targets.anchored import Anchored, Sums
 
 # Particles are resampled and moved when the ESS is below this; before, weights are enough.
 RESAMPLE_BELOW = 0.6
-# All rows are taken for a chunk of at least a share of them: over many small ones, as those of a
-# stream, it would take ever longer.
+# All rows are used only if the chunk has at least this share of them. For the many small chunks of
+# a stream this would cost more each time.
 LARGE_CHUNK = 0.25
 
 

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from weighbridge.core.errors import CheckpointError
-from weighbridge.data.checking import RowPolicy
 from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.values import left_out_before
 from weighbridge.models.model import Model
 from weighbridge.weighing.run_content import SESSION, check_run_arrays
