@@ -53,6 +53,7 @@ GOOD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOOD)
 def test_good_models_pass(name):
     model, data = GOOD[name]

@@ -164,6 +164,7 @@ def model():
     return wb.Model({"mu": dist.Normal(0, 1)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2)
 
 
+@pytest.mark.long
 def test_results_of_real_runs_travel(model):
     """What methods note in passing is of no private class either."""
     data = np.random.default_rng(1).normal(size=40)

@@ -450,6 +450,7 @@ def watch_leads(monkeypatch):
     return chosen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [wb.SMC(num_particles=32), wb.AIS(num_particles=32)])
 def test_the_evidence_with_a_lead_is_right(method, monkeypatch):
     chosen = watch_leads(monkeypatch)

@@ -102,6 +102,7 @@ def eggbox(p):
     return (2 + jnp.cos(p["u"][0] / 2) * jnp.cos(p["u"][1] / 2)) ** 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_a_hundred_hills(seed):
     """Rastrigin's function in three dimensions: about 1,000 optima, one best."""

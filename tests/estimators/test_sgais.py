@@ -465,6 +465,7 @@ def test_a_kernel_on_anchored_batches_is_not_heated(monkeypatch):
 # --- softmax regression -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_softmax_regression_agrees_with_smc():
     model = wb.zoo.logistic.model(1, 3)
     data = wb.zoo.logistic.simulate(200, num_features=1, num_classes=3, seed=1)
@@ -504,6 +505,7 @@ def exact_mixture(values):
     return float(logsumexp(log_assigned(values, states, 2)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overlap", [False, True], ids=["clear", "overlapping"])
 def test_labellings_of_a_mixture_are_counted_once(overlap):
     """Two components of two clusters, or of three rows, where labellings overlap."""
@@ -541,6 +543,7 @@ def test_two_ways_to_the_exact_evidence_agree():
     assert exact_large_mixture(data, 2) == pytest.approx(exact_mixture(data), abs=1e-9)
 
 
+@pytest.mark.long
 def test_seven_components_of_three_clusters():
     """Most components are empty, so that labellings overlap at any number of rows."""
     data = np.array([-3.2, -3.0, -2.7, 0.1, 0.3, -0.2, 2.9, 3.3, 3.0])[:, None]

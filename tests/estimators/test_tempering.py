@@ -180,6 +180,7 @@ def test_other_data_of_a_similar_size_compile_nothing():
     assert len(traces) - before <= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_rows", [20, 60])
 def test_ais_and_smc_agree_on_the_mixture_of_the_paper(num_rows):
     """Figure A1 of Cameron, Eggers & Kroon (2019): 1-D, 3 components, 9 parameters."""

@@ -43,6 +43,7 @@ def exact(rows):
     return height.max() + np.log(np.sum(density[1:] + density[:-1]) / 2 * (grid[1] - grid[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "method"), [(0, wb.SGAIS()), *((seed, SMALL) for seed in range(6))]
 )
@@ -65,6 +66,7 @@ def test_a_path_that_stayed_behind_is_put_right(seed, method):
     assert len(set(result.flags)) == len(result.flags)
 
 
+@pytest.mark.long
 def test_islands_that_are_elsewhere_are_replaced():
     data = wb.zoo.linear.simulate(4 * EXACT_ROWS, seed=1)
     online = wb.Online(wb.zoo.linear.model(), SMALL, seed=0)

@@ -32,6 +32,7 @@ print(model.fingerprint(), [float(leaf.sum()) for leaf in jax.tree_util.tree_lea
 """
 
 
+@pytest.mark.long
 def test_fingerprint_and_leaf_order_are_the_same_in_every_process():
     # NumPyro orders the fields of a distribution by Python's string hash, which is random.
     outputs = set()

@@ -312,6 +312,7 @@ def test_one_cell_times_the_labellings_is_the_whole_integral():
 # --- moves within the cell -------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_components", [1, 2, 5, 7])
 def test_walls_are_where_the_best_labelling_changes(num_components):
     model = wb.zoo.mixture.model(num_components, 2)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from benchmarks import week
+from benchmarks.weather import week
 from benchmarks.weather.catalogue import CATALOGUE
 from benchmarks.weather.readings import rough_reading
 from benchmarks.weather.scenes import FolderScene, LogScene, RedisScene

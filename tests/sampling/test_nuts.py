@@ -82,6 +82,7 @@ def test_exact_draws_stay_exact(kernel):
 SKEWED = [wb.NUTS(0.5), wb.NUTS(0.5, criterion="classic"), wb.XHMC(0.5, max_depth=5)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", SKEWED)
 def test_exact_draws_of_a_skewed_density_stay_exact(kernel):
     generator = np.random.default_rng(2)

@@ -35,6 +35,7 @@ MODEL = wb.Model(PRIOR, total_log_likelihood=two_modes)
 TARGET = Target(MODEL, (Total(),))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("degrees", [None, 5])
 def test_it_gives_separated_modes_their_mass(degrees, seed):

@@ -26,6 +26,7 @@ def far_away(p):
     return two_modes(p) - 1e5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("likelihood", "constant", "seed"), [(two_modes, 0, 0), (two_modes, 0, 1), (far_away, -1e5, 0)]
 )
@@ -81,6 +82,7 @@ def test_excursions_are_as_long_as_theory_says():
     assert abs(z_score(info.num_moves.mean(1), 3.0)) < BOUND
 
 
+@pytest.mark.long
 def test_normalisers_and_step_sizes_are_learnt_and_then_fixed():
     kernel = wb.SimulatedTempering(wb.HMC(5.0, 3), POWERS, num_adapt=400)
     target = jax.tree_util.Partial(normal)

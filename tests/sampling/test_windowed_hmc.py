@@ -23,6 +23,7 @@ from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
 SCALE = np.array([[1.0, 0.0], [0.7, 0.5]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", [1, 3, 5, 7])
 def test_exact_draws_stay_exact(window):
     """With steps so long that energies differ: windows of one state, apart, meeting, of all."""
