@@ -497,13 +497,6 @@ def test_help_imports_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_command_is_a_module_too():
-    told = subprocess.run(
-        [sys.executable, "-m", "weighbridge.cli", "--help"], check=True, capture_output=True
-    )
-    assert b"evidence" in told.stdout
-
-
 def test_help_is_quick():
     def seconds():
         # Of the processor: whoever else is at work on the machine does not count.
@@ -690,6 +683,6 @@ def test_the_default_method_takes_a_total_log_likelihood(tmp_path):
 
 
 def test_the_package_can_be_run_as_a_module():
-    words = [sys.executable, "-m", "weighbridge", "models"]
+    words = [sys.executable, "-m", "weighbridge.cli", "models"]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "mixture" in told
