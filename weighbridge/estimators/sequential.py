@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit
@@ -135,7 +134,7 @@ def posterior(
     model: Model, position: Array | np.ndarray, log_weight: Array | np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Weighted positions as named draws, and their normalised log weights."""
-    draws = unravel_positions(model, position.reshape(-1, model.dimension))
+    draws = unravel_positions(model, np.asarray(position).reshape(-1, model.dimension))
     log_weights = np.asarray(log_weight).reshape(-1)
     log_weights = log_weights - log_weights.max()
     log_weights = log_weights - np.log(np.sum(np.exp(log_weights)))
@@ -151,4 +150,4 @@ def restored_cloud(arrays: Mapping[str, np.ndarray], like: Cloud) -> Cloud:
     """The saved particles; they must have the shapes of ``like``."""
     if any(arrays[name].shape != leaf.shape for name, leaf in like._asdict().items()):
         raise ValueError("the particles have another shape")
-    return Cloud(*(jnp.asarray(arrays[name]) for name in Cloud._fields))
+    return Cloud(*(jax.device_put(arrays[name]) for name in Cloud._fields))

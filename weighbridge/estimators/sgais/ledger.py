@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.islands import combine_islands, rounding_error
-from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import ROUNDING, is_same, systematic_indices
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
@@ -143,7 +142,7 @@ class Ledger:
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[PathPoint] = []
         self.islands = np.arange(first_island, first_island + num_islands)
-        key = jax.random.key(seed, impl="threefry2x32")
+        key = random_key(seed)
         self.cloud: Cloud = draw_cloud(model, key, self.islands, num_particles)
         self.log_evidences = np.zeros(num_islands)
 
@@ -250,9 +249,9 @@ class Ledger:
         shift = combined.log_evidence - log_evidences[:, None]
         position, log_weight, origin = map(np.asarray, self.cloud)
         self.cloud = Cloud(
-            jnp.asarray(position[chosen]),
-            jnp.asarray((log_weight + shift)[chosen]),
-            jnp.asarray(origin[chosen]),
+            jax.device_put(position[chosen]),
+            jax.device_put((log_weight + shift)[chosen]),
+            jax.device_put(origin[chosen]),
         )
         self.log_evidences = np.full(len(chosen), combined.log_evidence)
 
@@ -276,9 +275,9 @@ class Ledger:
         position, log_weight, origin = map(np.asarray, self.cloud)
         shift = log_evidence - self.log_evidences[chosen]
         self.cloud = Cloud(
-            jnp.asarray(position[chosen]),
-            jnp.asarray(log_weight[chosen] + shift[:, None]),
-            jnp.asarray(origin[chosen]),
+            jax.device_put(position[chosen]),
+            jax.device_put(log_weight[chosen] + shift[:, None]),
+            jax.device_put(origin[chosen]),
         )
         self.log_evidences = np.full(len(chosen), log_evidence)
         self.settled_variance, self.heating_bias = std_error**2, 0.0

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import jax
 import numpy as np
 
 from weighbridge.core.compilation import jit
@@ -15,7 +14,6 @@ from weighbridge.core.islands import Combined, combine_islands, combine_logs
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.path import Path, chunk_log_likelihoods
-from weighbridge.estimators.annealing.reweighting import moments
 from weighbridge.estimators.tempering.tempering import Tempering
 from weighbridge.models.targets.host import HostLikelihood
 
@@ -78,8 +76,19 @@ def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
         values = path.chunk.of_cloud(path.model, cloud.position)
     else:
         values = _log_likelihoods(path, cloud.position)
-    return np.asarray(_moments(values, cloud.log_weight))
+    return _moments(np.asarray(values), np.asarray(cloud.log_weight))
 
 
 _log_likelihoods = jit(chunk_log_likelihoods)
-_moments = jit(jax.vmap(moments))
+
+
+def _moments(log_likelihood: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
+    """Weighted mean and variance of the log-likelihood over each island, 2 x islands."""
+    usable = np.isfinite(log_likelihood) & np.isfinite(log_weight)
+    log_weight = np.where(usable, log_weight, -np.inf)
+    top = np.max(log_weight, axis=1, keepdims=True)
+    weight = np.exp(log_weight - np.where(np.isfinite(top), top, 0.0))
+    share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1.0)
+    values = np.where(usable, log_likelihood, 0.0)
+    mean = np.sum(share * values, axis=1)
+    return np.array([mean, np.sum(share * (values - mean[:, None]) ** 2, axis=1)])
