@@ -13,6 +13,7 @@ import numpy as np
 
 from weighbridge.core.compilation import double_precision, jit, own
 from weighbridge.core.errors import MethodError
+from weighbridge.core.random import random_key
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.values import num_rows
@@ -121,7 +122,7 @@ def total_log_likelihoods(
             counted = weight[rows] > 0
             total += block[:, counted] @ weight[rows][counted]
         return total
-    probes = draw_positions(model, jax.random.key(0), 4)[None]
+    probes = draw_positions(model, random_key(0), 4)[None]
     host = host_likelihood(model, values, probes)
     if host is not None:
         return host.at({name: samples[name] for name in model.names}, np.ones(count, bool))

@@ -96,7 +96,7 @@ class Program(Generic[Result]):
     @functools.cached_property
     def compiled(self) -> Any:
         """The function, compiled when it is first called."""
-        known = understood(tuple(self.options.items()))
+        known = understood(self.options)
         return jax.jit(self.function, compiler_options=known, **self.settings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
@@ -159,25 +159,25 @@ class EitherProgram(Generic[Result]):
         return self.quick.num_traces() + self.fast.num_traces()
 
 
-@functools.cache
-def understood(options: tuple[tuple[str, bool | int | str], ...]) -> Options:
+def understood(options: Options) -> Options:
     """The settings that the compiler knows; their names change between versions.
 
-    >>> understood((("xla_no_such_setting", 1), ("xla_backend_optimization_level", 1)))
+    >>> understood({"xla_no_such_setting": 1, "xla_backend_optimization_level": 1})
     {'xla_backend_optimization_level': 1}
     """
+    # The settings of all programs are tried together, once: each try compiles a program.
+    if options.items() <= QUICK_TO_COMPILE.items() and _compiles(tuple(QUICK_TO_COMPILE.items())):
+        return options
+    return {name: value for name, value in options.items() if _compiles(((name, value),))}
 
-    def compiles(chosen: Options) -> bool:
-        try:
-            jax.jit(lambda: 0, compiler_options=chosen).lower().compile()
-        except Exception:  # the exception differs between versions
-            return False
-        return True
 
-    chosen = dict(options)
-    if compiles(chosen):
-        return chosen
-    return {name: value for name, value in options if compiles({name: value})}
+@functools.cache
+def _compiles(options: tuple[tuple[str, bool | int | str], ...]) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options=dict(options)).lower().compile()
+    except Exception:  # the exception differs between versions
+        return False
+    return True
 
 
 @functools.cache

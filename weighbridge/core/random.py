@@ -8,8 +8,12 @@ independent, in any order of drawing. A resumed run draws the same numbers as an
 from __future__ import annotations
 
 import enum
+from typing import Any
 
+import jax
 import numpy as np
+
+from weighbridge.core.types import Array
 
 
 @enum.unique
@@ -52,3 +56,16 @@ def random_numbers(
     key = np.array([int(seed), int(stream)], np.uint64)
     counter = np.array([0, int(first), int(second), int(third)], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def random_key(seed: int) -> Array:
+    """The key of ``jax.random.key(seed)``, made on the host: nothing is compiled.
+
+    >>> with jax.enable_x64(True):
+    ...     bool(random_key(2**40 + 7) == jax.random.key(2**40 + 7, impl="threefry2x32"))
+    True
+    """
+    high, low = divmod(int(seed) % 2**64, 2**32)
+    key_data: Any = np.array([high, low], np.uint32)
+    key: Array = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    return key

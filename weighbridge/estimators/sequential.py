@@ -134,7 +134,7 @@ def posterior(
     model: Model, position: Array | np.ndarray, log_weight: Array | np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Weighted positions as named draws, and their normalised log weights."""
-    draws = unravel_positions(model, position.reshape(-1, model.dimension))
+    draws = unravel_positions(model, np.asarray(position).reshape(-1, model.dimension))
     log_weights = np.asarray(log_weight).reshape(-1)
     log_weights = log_weights - log_weights.max()
     log_weights = log_weights - np.log(np.sum(np.exp(log_weights)))

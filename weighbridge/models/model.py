@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
@@ -11,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from weighbridge.core.compilation import double_precision, own
+from weighbridge.core.compilation import double_precision, jit, own
 from weighbridge.core.errors import ModelError
+from weighbridge.core.random import random_key
 from weighbridge.core.types import Array, PyTree
 from weighbridge.models.own_arrays import with_own_arrays
 from weighbridge.models.priors import (
@@ -145,7 +147,7 @@ class Model:
         """Draw named parameters from the prior, with the draws along the first axis."""
         if num_samples < 1:
             raise ModelError(f"num_samples must be at least 1, not {num_samples}.")
-        positions = draw_positions(self, jax.random.key(seed), num_samples)
+        positions = draw_positions(self, random_key(seed), num_samples)
         return self._in_order(unravel_positions(self, positions))
 
     @double_precision
@@ -229,7 +231,7 @@ class Model:
     def row_log_likelihoods(self, parameters: Parameters, values: PyTree) -> Array:
         """Log-likelihood of every row of a block."""
         function = self.require_rows()
-        result: Array = jax.vmap(lambda row: function(parameters, row))(values)
+        result: Array = _row_values(function, parameters, values)
         return result
 
     def require_rows(self) -> LogLikelihood:
@@ -319,13 +321,21 @@ class Model:
         return f"Model({shapes}; {self.dimension} dimensions)"
 
 
-draw_positions = jax.jit(
+@partial(jax.jit, static_argnums=0)
+def _row_values(function: LogLikelihood, parameters: Parameters, values: PyTree) -> Array:
+    # A function of its own under jit, so that JAX keeps its trace: programs that evaluate the
+    # likelihood at several places, and other programs, do not run the user's Python code again.
+    found: Array = jax.vmap(lambda row: function(parameters, row))(values)
+    return found
+
+
+draw_positions = jit(
     lambda model, key, num: jax.vmap(model.draw)(jax.random.split(key, num)), static_argnums=2
 )
-unravel_positions = jax.jit(
+unravel_positions = jit(
     lambda model, positions: jax.vmap(lambda u: model.transform(u)[0])(positions)
 )
-_ravel_jit = jax.jit(lambda model, parameters: model.flatten(parameters))
+_ravel_jit = jit(lambda model, parameters: model.flatten(parameters))
 
 
 @jax.jit

@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 
 from weighbridge.core.compilation import own
 from weighbridge.core.errors import ModelError
+from weighbridge.core.random import random_key
 from weighbridge.core.types import Array
 from weighbridge.models.bijectors import value_and_log_slope
 from weighbridge.models.own_arrays import with_own_arrays
@@ -127,7 +128,7 @@ def survives_flattening(prior: Any) -> bool:
         return jnp.sum(rebuilt.log_prob(value))
 
     with jax.enable_x64(True), contextlib.suppress(AttributeError, NotImplementedError, TypeError):
-        jax.eval_shape(use, jax.random.key(0))
+        jax.eval_shape(use, random_key(0))
         return True
     return False
 
@@ -210,7 +211,7 @@ def lay_out(entries: Mapping[str, Any]) -> tuple[Site, ...]:
             start = stop
 
     with jax.enable_x64(True):
-        jax.eval_shape(draw, jax.random.key(0))
+        jax.eval_shape(draw, random_key(0))
     if sites[-1].stop == 0:
         raise ModelError("The model has no free parameter.")
     return tuple(sites)

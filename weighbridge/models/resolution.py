@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.random import random_key
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.data.values import column_names, num_rows
@@ -27,8 +28,6 @@ RESOLUTION = 1.0
 # parameters: a column of large values, such as incomes, may have a small coefficient.
 NUM_DRAWS, NUM_SHRUNK = 64, 8
 SHRUNK = (1e-3, 1e-6, 1e-9, 1e-12, 1e-15)
-# A fixed kind of key, whatever the user's setting is.
-KEY_KIND = "threefry2x32"
 # Rows examined together.
 ROWS_AT_ONCE = 64
 # Relative change of the values, to find the effect of their last digit.
@@ -126,7 +125,7 @@ def _is_unresolved(model: Model, rows: PyTree, is_huge: np.ndarray) -> np.ndarra
 
     For values too large to be exact whole numbers, only the unshrunk prior draws count.
     """
-    draws = np.asarray(draw_positions(model, jax.random.key(0, impl=KEY_KIND), NUM_DRAWS))
+    draws = np.asarray(draw_positions(model, random_key(0), NUM_DRAWS))
     shrunk = [share * draws[:NUM_SHRUNK] for share in SHRUNK]
     positions = np.concatenate([draws, *shrunk])
     pieces = []

@@ -272,7 +272,7 @@ class Sampler:
             blocks = [first_draws(run.energies, kept) for run in self.runs]
             stats["step_energies"] = np.stack(blocks)
         if is_tunable(self.prepared.kernel):
-            sizes = [float(np.mean(run.chain.kernel.step_size)) for run in self.runs]
+            sizes = [float(np.mean(np.asarray(run.chain.kernel.step_size))) for run in self.runs]
             stats["step_size"] = np.repeat(np.array(sizes)[:, None], kept, axis=1)
         return stats
 

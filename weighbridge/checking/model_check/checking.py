@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
 from weighbridge.checking.model_check.exchangeable import check_exchangeable
@@ -24,6 +23,7 @@ from weighbridge.checking.model_check.rows import check_rows
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import DataError
+from weighbridge.core.random import random_key
 from weighbridge.core.types import PyTree
 from weighbridge.data.cutting import join
 from weighbridge.data.sources.opening import open_source
@@ -71,7 +71,7 @@ def check_model(model: Model, data: Any = None, *, seed: int = 0) -> ModelReport
 
 
 def _checks(model: Model, values: PyTree, seed: int) -> Iterator[Check]:
-    position = draw_positions(model, jax.random.key(seed), NUM_DRAWS)
+    position = draw_positions(model, random_key(seed), NUM_DRAWS)
     samples = as_numpy(model, unravel_positions(model, position))
     yield check_transform(model, np.asarray(position), samples)
     log_prior = np.asarray(log_densities(Target(model, ()), position))

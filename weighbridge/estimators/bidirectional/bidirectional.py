@@ -21,7 +21,7 @@ from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import DataError, MethodError, ModelError
 from weighbridge.core.islands import combine_logs
-from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
@@ -116,7 +116,7 @@ def bidirectional(
         raise MethodError(f"model must be a wb.Model, not {type(model).__name__}.")
     chosen = _require_method(method)
     # Another key, so that the true parameters are not a particle of an estimator with this seed.
-    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), 2**32 - Stream.SIMULATIONS)
+    key = jax.random.fold_in(random_key(seed), 2**32 - Stream.SIMULATIONS)
     first, second, third = np.arange(3 * chosen.num_islands).reshape(3, -1)
     truth = np.asarray(draw_cloud(model, key, third, chosen.num_particles).position[0, 0])
     parameters = model.unravel(truth)

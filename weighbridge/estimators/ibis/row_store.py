@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.types import PyTree
@@ -60,5 +59,5 @@ class Store:
 
     def rows(self) -> Rows:
         """A copy of all rows, with the room for more; later changes do not affect it."""
-        *leaves, weight = (jnp.array(column) for column in self.columns)
+        *leaves, weight = (jax.device_put(column.copy()) for column in self.columns)
         return Rows(jax.tree_util.tree_unflatten(self.layout, leaves), weight)

@@ -15,6 +15,7 @@ from weighbridge.core import interrupts
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.islands import combine_islands
+from weighbridge.core.random import random_key
 from weighbridge.core.resampling import effective_sample_size, is_same, log_mean_exp
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
@@ -91,7 +92,7 @@ class IBISRun:
         self.acceptance: list[float] = []
         self.path: list[PathPoint] = []
         self.islands = np.arange(first_island, first_island + method.num_islands)
-        key = jax.random.key(seed, impl="threefry2x32")
+        key = random_key(seed)
         self.cloud = draw_cloud(model, key, self.islands, method.num_particles)
         self.gained = np.zeros(self.cloud.log_weight.shape)
         self.log_evidences = np.zeros(method.num_islands)

@@ -19,6 +19,7 @@ from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.pickling import travels
+from weighbridge.core.random import random_key
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.core.thresholds import MAX_TERM_PARETO_K
@@ -214,7 +215,7 @@ def _sources(
     method: str, dimension: int, sizes: list[int], seed: int
 ) -> Iterator[tuple[Any, int | None]]:
     """Keys with the number of draws, or points of the unit cube, block by block."""
-    key = jax.random.key(seed, impl="threefry2x32")
+    key = random_key(seed)
     for number, size in enumerate(sizes):
         points = _sobol(dimension, size, seed, number) if method == "sobol" else None
         for at in range(0, size, BLOCK):

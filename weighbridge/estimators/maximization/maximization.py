@@ -15,6 +15,7 @@ from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
+from weighbridge.core.random import random_key
 from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.summaries import scalar_entries
@@ -176,7 +177,7 @@ def maximize(
     if space not in SPACES:
         raise MethodError(f"space must be one of {SPACES}, not {space!r}.")
     values, weight = hold(model, data, "wb.maximize")
-    key = jax.random.key(seed, impl="threefry2x32")
+    key = random_key(seed)
     draws = np.asarray(draw_positions(model, key, max(NUM_DRAWS, int(num_starts))))
     host = host_likelihood(model, values, jnp.asarray(draws)[None])
     kind = Kind(objective, space)

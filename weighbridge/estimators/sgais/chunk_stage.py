@@ -79,7 +79,8 @@ class Stage(NamedTuple):
         variance of the log density over batches. This changes the mean of a step's weights, whose
         relative spread is c, by at most about s^2 c / 2.
         """
-        spread = float(np.max(step.increment) * np.sqrt(np.mean(step.variance)))
+        increment, variance = np.asarray(step.increment), np.asarray(step.variance)
+        spread = float(np.max(increment) * np.sqrt(np.mean(variance)))
         noise = (max(self.noise[0], past), max(self.noise[1], chunk))
         return self._replace(noise=noise, heat=self.heat + 0.5 * past * spread)
 

@@ -11,13 +11,12 @@ import math
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.islands import combine_islands, rounding_error
-from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import ROUNDING, is_same, systematic_indices
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
@@ -142,7 +141,7 @@ class Ledger:
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.path: list[PathPoint] = []
         self.islands = np.arange(first_island, first_island + num_islands)
-        key = jax.random.key(seed, impl="threefry2x32")
+        key = random_key(seed)
         self.cloud: Cloud = draw_cloud(model, key, self.islands, num_particles)
         self.log_evidences = np.zeros(num_islands)
 

@@ -142,9 +142,9 @@ class SGAISRun(LedgerRun):
         def between(cloud: Cloud, step: StepInfo) -> Cloud:
             nonlocal stage
             cloud = stage.labels.follow(cloud, step)
-            if not np.any(np.isfinite(step.log_evidence)):
+            if not np.any(np.isfinite(np.asarray(step.log_evidence))):
                 return cloud
-            if kernel is not None or np.any(step.resampled):
+            if kernel is not None or np.any(np.asarray(step.resampled)):
                 stage = preparation.followed(stage, cloud, chunk, step)
             else:
                 stage = stage.after(step, *stage.noise)

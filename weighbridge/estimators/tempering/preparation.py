@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.errors import MethodError, ModelError
+from weighbridge.core.random import random_key
 from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
@@ -100,7 +101,7 @@ def prepare(
     """Draw particles from the prior, and choose the mover and the form of the likelihood."""
     term, count = likelihood_term(model, values, weight)
     islands = np.arange(first_island, first_island + method.num_islands)
-    key = jax.random.key(seed, impl="threefry2x32")
+    key = random_key(seed)
     cloud = draw_cloud(model, key, islands, method.num_particles)
     host = host_likelihood(model, values, cloud.position)
     mover = choose_mover(

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from weighbridge.core.errors import ModelError
+from weighbridge.core.random import random_key
 from weighbridge.models.model import Model, draw_positions, unravel_positions
 from weighbridge.models.priors import Parameters
 
@@ -35,7 +36,7 @@ def check_agreement(
     """
     compare = jax.jit(both_sides)
     for seed in range(CHECK_SEEDS):
-        positions = draw_positions(model, jax.random.key(seed), NUM_CHECK_DRAWS)
+        positions = draw_positions(model, random_key(seed), NUM_CHECK_DRAWS)
         parameters = unravel_positions(model, positions)
         priors, likelihoods = jax.tree_util.tree_map(np.asarray, compare(parameters, rows))
         for name, (ours, theirs) in priors.items():
@@ -85,7 +86,7 @@ def check_total_agreement(model: Model, joint: Callable[[Parameters], tuple[Any,
     """
     compare = jax.jit(joint)
     for seed in range(CHECK_SEEDS):
-        positions = draw_positions(model, jax.random.key(seed), NUM_CHECK_DRAWS)
+        positions = draw_positions(model, random_key(seed), NUM_CHECK_DRAWS)
         ours, theirs = map(np.asarray, compare(unravel_positions(model, positions)))
         gap, worst = _largest_gap(ours, theirs, np.abs(theirs))
         if gap > TOLERANCE:

@@ -206,7 +206,7 @@ class Anchored:
         """A term of no rows, with the same shapes."""
 
         def nothing(sums: Sums) -> Sums:
-            zero: Sums = jax.tree_util.tree_map(jnp.zeros_like, sums)
+            zero: Sums = jax.tree_util.tree_map(np.zeros_like, sums)
             return zero
 
         guide_rows = self.guide_rows and GuideRows(nothing(self.guide_rows.sums), 0, 0.0, 0.0)
