@@ -33,8 +33,9 @@ def rows(start, stop):
     return [i + 0.5 for i in range(start, stop)]
 
 
-def follow(path, *, lenient=False):
-    return JsonLinesFeed(path, Request(lenient=lenient), follow=True, patience=0.0)
+def follow(path, *, lenient=False, identifier=None):
+    request = Request(lenient=lenient)
+    return JsonLinesFeed(path, request, follow=True, identifier=identifier, patience=0.0)
 
 
 def drain(stream, looks=20):
