@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from weighbridge import SGAIS
-from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.commands import watch_table
 from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Quiet
-from weighbridge.monitoring.watch_plan import Keeping
+from weighbridge.monitoring.watch_plan import Keeping, Plan
 
 MODELS = ("linear", "linear:2")
 # Small, and with a reservoir that overflows half way: what is saved is then not all rows.
@@ -54,13 +54,12 @@ def main() -> None:
     if int(call):
         atomic_write.os = Counted(int(call))  # type: ignore[attr-defined]
         atomic_write.PIECE = 1 << 14  # so that a file takes many writes
-    options = WatchOptions(int(seed), CHUNK_SIZE, keeping=Keeping(3, EVERY_ROWS, None))
     watched = watch_table(
         MODELS,
         InputTable(data, target="y"),
-        METHOD,
+        Plan({}, METHOD, int(seed), CHUNK_SIZE),
         Path(directory),
-        options,
+        Keeping(3, EVERY_ROWS, None),
         Quiet(),
         threading.Event(),
     )

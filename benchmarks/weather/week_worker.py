@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks.weather.kills_worker import Counted
 from weighbridge import SGAIS, WeighbridgeError
-from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.commands import watch_table
 from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write
 from weighbridge.monitoring.terminal import Lines
-from weighbridge.monitoring.watch_plan import Keeping
+from weighbridge.monitoring.watch_plan import Keeping, Plan
 
 MODELS = ("gaussian", "gaussian:2")
 METHOD = SGAIS(num_islands=2, num_particles=8, reservoir=500)
@@ -36,16 +36,11 @@ def main() -> int:
         atomic_write.PIECE = 1 << 12
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    options = WatchOptions(
-        SEED,
-        CHUNK,
-        follow=not still,
-        on_bad_row="quarantine",
-        keeping=Keeping(3, 1, None),  # after every chunk, however many of its rows are bad
-    )
+    plan = Plan({}, METHOD, SEED, CHUNK, on_bad_row="quarantine")
+    keeping = Keeping(3, 1, None)  # after every chunk, however many of its rows are bad
     try:
-        table = InputTable(source, features="y")
-        watch_table(MODELS, table, METHOD, Path(directory), options, Lines(), stop)
+        table = InputTable(source, features="y", follow=not still)
+        watch_table(MODELS, table, plan, Path(directory), keeping, Lines(), stop)
     except WeighbridgeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return TYPED

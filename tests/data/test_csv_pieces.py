@@ -13,6 +13,7 @@ from weighbridge.data.feeds.csv_pieces import CsvRows, Records
 from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.feeds.streams import StreamFeed
 from weighbridge.data.sources import csv_records, line_blocks
+from weighbridge.data.sources.requested_columns import Request
 from weighbridge.data.values import num_rows
 
 TEXT = b'\n"first\nname",y,k,word\n1.5,2,3,"a, ""b""\nc"\n2.5,3,4,d\n\n3.5,4,5,"e\n"\n4.5,5,6,f'
@@ -29,7 +30,7 @@ def rows_of(parcels):
 
 @pytest.mark.parametrize("size", [1, 2, 7, 30, 1000])
 def test_any_cut_gives_the_same_rows(size):
-    rows, parcels = CsvRows(None, {"k": int}), []
+    rows, parcels = CsvRows(Request(None, {"k": int})), []
     for start in range(0, len(TEXT), size):
         parcels += rows.add(TEXT[start : start + size])
     parcels += rows.end()
@@ -83,7 +84,7 @@ def test_a_chunk_of_a_pipe_is_that_of_a_file():
     ],
 )
 def test_what_is_wrong_is_told_with_the_row_of_the_stream(pieces, parts):
-    rows = CsvRows(None, {"k": int} if b"k" in pieces[0] else {})
+    rows = CsvRows(Request(None, {"k": int} if b"k" in pieces[0] else {}))
 
     def read():
         for piece in pieces:
@@ -119,7 +120,7 @@ def short(monkeypatch):
 def lenient_rows(text, size=1 << 16):
     """Values and lines of bad rows of a stream that comes in pieces of some bytes."""
     rows, bad = [], []
-    for parcel in StreamFeed(Slow(text, size), lenient=True).read():
+    for parcel in StreamFeed(Slow(text, size), Request(lenient=True)).read():
         rows += next(iter(parcel.values.values())).tolist()
         bad += [why.line for _, why in parcel.unread]
     return rows, bad
@@ -153,7 +154,7 @@ def test_stray_quotes_on_a_pipe_are_what_they_are_in_a_file(tmp_path, size):
     (tmp_path / "rows.csv").write_bytes(text)
     file = open_feed(tmp_path / "rows.csv", on_bad_row="skip")
     (whole,) = chunks(file, 1000)
-    (piped,) = chunks(StreamFeed(Slow(text, size), lenient=True), 1000)
+    (piped,) = chunks(StreamFeed(Slow(text, size), Request(lenient=True)), 1000)
     np.testing.assert_array_equal(piped.values["a"], whole.values["a"])
     assert [n for n, _ in piped.unread] == [n for n, _ in whole.unread]
 
@@ -182,7 +183,7 @@ def test_blank_lines_are_looked_at_once(monkeypatch):
     looks = []
     seen = csv_pieces.first_record
     monkeypatch.setattr(csv_pieces, "first_record", lambda text: looks.append(1) or seen(text))
-    rows = CsvRows(None, {})
+    rows = CsvRows(Request())
     parcels = [list(rows.add(piece)) for piece in [b"\n"] * 500 + [b"y\n"] + [b"\n"] * 500]
     assert not any(parcels)
     (parcel,) = rows.add(b"1\n2\n")

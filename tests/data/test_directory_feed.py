@@ -274,12 +274,12 @@ def test_a_line_that_is_half_there_while_it_is_read_is_read_again(tmp_path, monk
     original = directory.read_parcels
     torn = iter([".5\n3.5\n4", ".5\n"])
 
-    def grow_while_reading(*arguments, lenient):
+    def grow_while_reading(*arguments):
         for piece in torn:
             with open(path, "a") as file:
                 file.write("2" + piece if piece.startswith(".5\n3") else piece)
             break
-        yield from original(*arguments, lenient=lenient)
+        yield from original(*arguments)
 
     monkeypatch.setattr(directory, "read_parcels", grow_while_reading)
     found, told = drain(chunks(follow(tmp_path), 1))
@@ -290,8 +290,8 @@ def test_a_line_that_is_half_there_while_it_is_read_is_read_again(tmp_path, monk
 def test_a_file_replaced_while_it_is_read_is_told(tmp_path, monkeypatch):
     original = directory.read_parcels
 
-    def replace_while_reading(path, *others, lenient):
-        yield from original(path, *others, lenient=lenient)
+    def replace_while_reading(path, *others):
+        yield from original(path, *others)
         if path.name == "a.csv":
             replace(path)
 

@@ -11,6 +11,7 @@ from weighbridge.data.feeds.chunking import chunks
 from weighbridge.data.feeds.continuity import Continuity
 from weighbridge.data.feeds.json_lines import JsonLinesFeed
 from weighbridge.data.sources import line_blocks
+from weighbridge.data.sources.requested_columns import Request
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +33,9 @@ def rows(start, stop):
     return [i + 0.5 for i in range(start, stop)]
 
 
-def follow(path, **options):
-    return JsonLinesFeed(path, follow=True, patience=0.0, **options)
+def follow(path, *, lenient=False, identifier=None):
+    request = Request(lenient=lenient)
+    return JsonLinesFeed(path, request, follow=True, identifier=identifier, patience=0.0)
 
 
 def drain(stream, looks=20):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
-from weighbridge.cli.commands import WatchOptions, watch_table
+from weighbridge.cli.commands import watch_table
 from weighbridge.cli.tables import InputTable
 from weighbridge.core import atomic_write, checkpoint_file
 from weighbridge.estimators.sgais import run
@@ -533,14 +533,14 @@ def test_a_killed_process_goes_on_bit_for_bit(tmp_path):
     assert saved(broken / "run") == saved(alone / "run")
 
 
-def here(folder, models, data, target=None, display=None, stop=None, **options):
+def here(folder, models, data, target=None, display=None, stop=None, **settings):
     """The command's work, in this process."""
     return watch_table(
         models,
-        InputTable(str(folder / data), target=target),
-        SMALL,
+        InputTable(str(folder / data), target=target, follow=settings.pop("follow", False)),
+        Plan({}, SMALL, chunk_size=100, **settings),
         folder / "run",
-        WatchOptions(chunk_size=100, **options),
+        Keeping(),
         Chunky() if display is None else display,
         threading.Event() if stop is None else stop,
     )

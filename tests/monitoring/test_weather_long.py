@@ -13,6 +13,7 @@ from benchmarks.weather.verdict import Came
 from benchmarks.weather.worker import answer
 from weighbridge.data.feeds.directory import DirectoryFeed
 from weighbridge.data.feeds.opening import open_feed
+from weighbridge.data.sources.requested_columns import Request
 
 CHANGING = [kind for kind in CATALOGUE.values() if kind.family in ("folder", "log")]
 needs_server = pytest.mark.skipif(not shutil.which("redis-server"), reason="no redis-server")
@@ -32,7 +33,9 @@ def _followed(scene):
 
 
 def _folder(scene):
-    return DirectoryFeed(scene.source, follow=True, lenient=True, settle=0.06, patience=0.005)
+    return DirectoryFeed(
+        scene.source, Request(lenient=True), follow=True, settle=0.06, patience=0.005
+    )
 
 
 @pytest.mark.long

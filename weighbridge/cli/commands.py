@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from weighbridge.cli.named_models import Loaded, load_all
@@ -27,7 +27,6 @@ from weighbridge.core.addresses import without_secrets
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import announce
 from weighbridge.core.progress.reporters import Reporter, Silent
-from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.lags import lagged
 from weighbridge.data.row_checking import RowChecker, RowPolicy
 from weighbridge.data.sources.source import Source
@@ -36,9 +35,8 @@ from weighbridge.estimators.registry import Method, choose
 from weighbridge.monitoring.run_lock import locked
 from weighbridge.monitoring.terminal import Display
 from weighbridge.monitoring.watch_plan import Keeping, Plan, Watched
-from weighbridge.monitoring.watching import saved_cursor, watch_locked
+from weighbridge.monitoring.watching import Watch, saved_cursor
 from weighbridge.results.evidence_result import Evidence
-from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.rounds import Limits
 from weighbridge.weighing.weighing import weigh_together
 
@@ -171,83 +169,38 @@ def _measure(source: Source, table: InputTable, loaded: Loaded) -> Scales:
     return scales
 
 
-@dataclass(frozen=True)
-class WatchOptions:
-    """Settings of a watch, besides its models, its data and its method.
-
-    Attributes:
-        seed: of all random numbers.
-        chunk_size: rows in each update.
-        follow: whether to wait for more rows.
-        identifier: a field of JSON lines or of a Redis stream that identifies a row, so that
-            repeated rows are noticed.
-        on_bad_row: what to do with a bad row.
-        changes: settings of the change detector; None switches it off.
-        keeping: when to write checkpoints, and how many to keep.
-    """
-
-    seed: int = 0
-    chunk_size: int = 500
-    follow: bool = False
-    identifier: str | None = None
-    on_bad_row: RowPolicy = "raise"
-    changes: Changes | None = None
-    keeping: Keeping = field(default_factory=Keeping)
-
-
 def watch_table(
     specs: Sequence[str],
     table: InputTable,
-    method: str | Method,
+    plan: Plan,
     directory: Path,
-    options: WatchOptions,
+    keeping: Keeping,
     display: Display,
     stop: threading.Event,
 ) -> Watched:
-    """Compare models on a table that may grow, until it ends or ``stop`` is set."""
+    """Compare models on a table that may grow, until it ends or ``stop`` is set.
+
+    Args:
+        specs: the models, as the user names them.
+        table: where the rows come from, and the columns that the models get.
+        plan: the settings of the watch; its models are set here, since they depend on the columns.
+        directory: the run directory.
+        keeping: when to write checkpoints, and how many to keep.
+        display: shows every update.
+        stop: set it to stop.
+    """
     loaded = load_all(specs)
     check_comparable(loaded, table)
     with locked(directory, display.say):
-        return _watch_locked(loaded, table, method, directory, options, display, stop)
-
-
-def _watch_locked(
-    loaded: Loaded,
-    table: InputTable,
-    method: str | Method,
-    directory: Path,
-    options: WatchOptions,
-    display: Display,
-    stop: threading.Event,
-) -> Watched:
-    columns, schema = table.request(loaded)
-    announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
-    feed = PeekedFeed(
-        open_feed(
-            table.data,
-            follow=options.follow,
-            columns=columns,
-            schema=schema,
-            identifier=options.identifier,
-            on_bad_row=options.on_bad_row,
-        ),
-        stop,
-        saved_cursor(directory),
-    )
-    if feed.first is None:
-        if stop.is_set():
-            return Watched("signal", 0, None)
-        raise DataError(f"{without_secrets(table.data)} has no rows.")
-    for remark in columns_remark(feed.left_out):
-        display.say(remark)
-    announce(display, "compiling the models")
-    models, views = models_and_views(loaded, table, feed.first)
-    plan = Plan(
-        models,
-        method,
-        options.seed,
-        options.chunk_size,
-        changes=options.changes,
-        on_bad_row=options.on_bad_row,
-    )
-    return watch_locked(plan, feed, directory, views, options.keeping, display, stop)
+        announce(display, f"waiting for the first rows of {without_secrets(table.data)}")
+        feed = PeekedFeed(table.follow_rows(loaded, plan.on_bad_row), stop, saved_cursor(directory))
+        if feed.first is None:
+            if stop.is_set():
+                return Watched("signal", 0, None)
+            raise DataError(f"{without_secrets(table.data)} has no rows.")
+        for remark in columns_remark(feed.left_out):
+            display.say(remark)
+        announce(display, "compiling the models")
+        models, views = models_and_views(loaded, table, feed.first)
+        plan = replace(plan, models=models)
+        return Watch(plan, feed, directory, views, keeping, display, stop).run()

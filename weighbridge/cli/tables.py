@@ -15,6 +15,8 @@ from weighbridge.cli.named_models import Loaded, RequestedModel
 from weighbridge.cli.scaling import Scales, scaled
 from weighbridge.core.errors import DataError, ModelError
 from weighbridge.core.types import PyTree
+from weighbridge.data.feeds.base import Feed
+from weighbridge.data.feeds.opening import open_feed
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.csv_file import count_csv_rows
 from weighbridge.data.sources.opening import open_source
@@ -29,13 +31,26 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table on disk or on standard input, and the columns of it that models get."""
+    """A table on disk or on standard input, and the columns of it that models get.
+
+    Attributes:
+        data: the file, folder or stream of the rows.
+        target: the column to predict.
+        features: the other columns to use, as A,B,...; None for all numeric columns.
+        standardise: whether columns are scaled first.
+        schema: types of columns, as a=float,b=int.
+        follow: whether a watch waits for more rows.
+        identifier: a field of JSON lines or of a Redis stream that identifies a row, so that a
+            watch notices repeated rows.
+    """
 
     data: str
     target: str | None = None
     features: str | None = None
     standardise: bool = False
     schema: str | None = None
+    follow: bool = False
+    identifier: str | None = None
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -65,6 +80,18 @@ class InputTable:
         """Open the table, with all numeric columns or only with the named ones."""
         columns, schema = self.request(loaded)
         return open_source(self.data, columns=columns, schema=schema, on_bad_row=on_bad_row)
+
+    def follow_rows(self, loaded: Loaded, on_bad_row: RowPolicy) -> Feed:
+        """Open the table as a feed, which can be read on from a saved position."""
+        columns, schema = self.request(loaded)
+        return open_feed(
+            self.data,
+            follow=self.follow,
+            columns=columns,
+            schema=schema,
+            identifier=self.identifier,
+            on_bad_row=on_bad_row,
+        )
 
     def request(self, loaded: Loaded) -> tuple[list[str] | None, dict[str, type] | None]:
         """The columns to read (None for all numeric ones), and their types (None to infer them).

@@ -119,9 +119,9 @@ def watch(
     stop = threading.Event()
     with contextlib.closing(display):
         announce(display, "loading")
-        from weighbridge.cli.commands import WatchOptions, watch_table
+        from weighbridge.cli.commands import watch_table
         from weighbridge.cli.tables import InputTable
-        from weighbridge.monitoring.watch_plan import Keeping
+        from weighbridge.monitoring.watch_plan import Keeping, Plan
         from weighbridge.weighing.changes.settings import Changes
 
         *names, source = models_and_source
@@ -134,18 +134,13 @@ def watch(
                 "restart" if restarts else "keep",
                 compete=changes is WhatToDo.COMPETE,
             )
-        options = WatchOptions(
-            seed,
-            chunk_size,
-            follow,
-            identifier,
-            on_bad_row.value,
-            detector,
-            Keeping(keep, every_rows, every_seconds),
+        table = InputTable(
+            source, target, features, schema=schema, follow=follow, identifier=identifier
         )
-        table = InputTable(source, target, features, schema=schema)
+        plan = Plan({}, chosen, seed, chunk_size, changes=detector, on_bad_row=on_bad_row.value)
+        keeping = Keeping(keep, every_rows, every_seconds)
         with stopping(stop, display.say):
-            watched = watch_table(names, table, chosen, checkpoint, options, display, stop)
+            watched = watch_table(names, table, plan, checkpoint, keeping, display, stop)
     if watched.comparison is not None:
         print(watched.comparison, flush=True)
     how = "the rows have ended" if watched.reason == "end" else "stopped"

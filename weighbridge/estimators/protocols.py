@@ -7,11 +7,14 @@ do not fit. Callers use these attributes; they never test for a concrete class.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 
 from weighbridge.core.islands import Combined, combine_islands
+from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree, Report
 from weighbridge.estimators.sequential import SequentialRun
@@ -61,6 +64,19 @@ class Method(Protocol):
         """Combine the log evidences of the islands."""
         return combine_islands(islands)
 
+    def merge_rounds(self, results: Sequence[Evidence]) -> Evidence | None:
+        """Several rounds of islands as one result, for a method that merges them itself.
+
+        None, the default: ``weighing/rounds.py`` merges the log evidences of the islands, the
+        counts and the flags. Override it if a better merger exists; runs of nested sampling, for
+        example, merge into one run with more live points. The error of the merged result also
+        decides whether another round is needed for the tolerance.
+
+        Args:
+            results: two or more rounds, with different islands.
+        """
+        return None
+
 
 @runtime_checkable
 class BatchMethod(Method, Protocol):
@@ -73,6 +89,32 @@ class BatchMethod(Method, Protocol):
             dimension: dimension of the largest model.
         """
         return self
+
+    def within(self, tolerance: float | None, time_limit: float | None) -> Self:
+        """The method for a run with these limits; by default unchanged.
+
+        Rounds of islands stop at the limits in any case. Override it for a method that can also
+        end a single round earlier.
+
+        Args:
+            tolerance: standard error (nats) to reach; None for no limit.
+            time_limit: seconds; None for no limit.
+        """
+        return self
+
+    def report_to(self, reporter: Reporter, label: str, island_round: int) -> Report:
+        """The function that ``estimate`` calls with its progress.
+
+        By default it gets a power, the log evidence so far and the number of steps, and shows them
+        as the progress along a path of powers. A method without powers overrides this, and calls
+        ``reporter.advance`` with its own words: its three numbers may then mean what it likes.
+
+        Args:
+            reporter: shows the progress.
+            label: name of the model; empty if it is the only one.
+            island_round: number of the round of islands from 1; 0 if there is only one.
+        """
+        return partial(reporter.temper, label=label, island_round=island_round)
 
     def estimate(
         self,
@@ -92,7 +134,7 @@ class BatchMethod(Method, Protocol):
             weight: how often each row counts; None for a likelihood that does not factorise.
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other random numbers.
-            report: called with the progress.
+            report: called with the progress; see ``report_to``.
         """
         ...
 

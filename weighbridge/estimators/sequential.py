@@ -12,6 +12,7 @@ import numpy as np
 from weighbridge.core.compilation import jit
 from weighbridge.core.errors import ModelError
 from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_HEATING_BIAS
 from weighbridge.core.types import Array, PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.path_points import PathPoint
@@ -85,6 +86,19 @@ class SequentialRun(Protocol):
 def annealing_steps(run: SequentialRun) -> float:
     """Number of annealing steps of a run. Joined points of its path have the sum of their steps."""
     return float(sum(point.annealing_steps for point in run.path))
+
+
+def is_heated(bias: float, chance_error: float) -> bool:
+    """Whether heated particles have changed log Z by more than a nat and two errors.
+
+    Args:
+        bias: the heating bias (nats), of either sign.
+        chance_error: the error of log Z without this bias.
+
+    >>> is_heated(-1.5, 0.5), is_heated(-1.5, 1.0), is_heated(0.5, 0.0)
+    (True, False, False)
+    """
+    return abs(bias) > max(MAX_HEATING_BIAS, 2 * chance_error)
 
 
 def unexplained(

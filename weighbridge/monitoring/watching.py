@@ -84,20 +84,7 @@ def watch(
     display = Quiet() if display is None else display
     with locked(Path(directory), display.say):
         feed = source if isinstance(source, Feed) else open_feed(source, on_bad_row=plan.on_bad_row)
-        return watch_locked(plan, feed, Path(directory), prepare, keeping, display, stop)
-
-
-def watch_locked(
-    plan: Plan,
-    feed: Feed,
-    directory: Path,
-    prepare: RowPreparation | None,
-    keeping: Keeping | None,
-    display: Display,
-    stop: threading.Event | None,
-) -> Watched:
-    """The same as ``watch``, for callers that have already locked the run directory."""
-    return _Watch(plan, feed, directory, prepare, keeping, display, stop).run()
+        return Watch(plan, feed, Path(directory), prepare, keeping, display, stop).run()
 
 
 def saved_cursor(directory: Path) -> Cursor | None:
@@ -116,8 +103,8 @@ def _shifted(chunk: Chunk, values: PyTree) -> dict[int, Unread]:
     return {row - gone: why for row, why in chunk.unread if row >= gone}
 
 
-class _Watch:
-    """A running watch."""
+class Watch:
+    """A running watch; its caller has locked the run directory. The arguments are of ``watch``."""
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> O
         number = first_island // method.num_islands + 1 if numbered else 0
         results = {}
         for name in names:
-            report = partial(reporter.temper, label=weighing.label(name), island_round=number)
+            report = method.report_to(reporter, weighing.label(name), number)
             held = holders[name]
             try:
                 result = method.estimate(

@@ -14,9 +14,9 @@ from weighbridge.core import interrupts
 from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_HEATING_BIAS
 from weighbridge.estimators.registry import Method
 from weighbridge.estimators.second_look.audit import drift_diagnostics, is_drifting
+from weighbridge.estimators.sequential import is_heated
 from weighbridge.results.evidence_result import Evidence
 
 # Diagnostics that are standard errors; for several rounds they are combined as for a mean.
@@ -100,7 +100,7 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
         pending = [n for n in pending if not _surely(rounds[n], method, least) <= tolerance]
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
         pending = [name for name in pending if name not in stuck]
-        missed |= {n for n in stuck if not merged_error(rounds[n], method)[0] <= tolerance}
+        missed |= {n for n in stuck if not _error(rounds[n], method) <= tolerance}
     merged = {name: merge(results, method) for name, results in rounds.items() if results}
     if not merged:
         raise interrupts.Interrupted("Interrupted before there was anything to give back.")
@@ -131,7 +131,13 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
     if count < least and not all(_by_bridge(r) for r in results):
         return math.inf
-    return merged_error(results, method)[0] * (1.0 + 1.0 / math.sqrt(2.0 * (count - 1)))
+    return _error(results, method) * (1.0 + 1.0 / math.sqrt(2.0 * (count - 1)))
+
+
+def _error(results: Sequence[Evidence], method: Method) -> float:
+    """The standard error of several rounds, as the method merges them."""
+    own = method.merge_rounds(results) if len(results) > 1 else None
+    return merged_error(results, method)[0] if own is None else own.std_error
 
 
 def _bias(results: Sequence[Evidence]) -> float:
@@ -191,10 +197,14 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
 
     The evidence, its error, the posterior, the counts and the flags are of all rounds. Each round
     chooses its own powers, so the path and the diagnostics of its steps are those of the first
-    round; ``diagnostics["trace_islands"]`` is its number of islands.
+    round; ``diagnostics["trace_islands"]`` is its number of islands. A method may merge its rounds
+    itself (``Method.merge_rounds``).
     """
     if len(results) == 1:
         return results[0]
+    own = method.merge_rounds(results)
+    if own is not None:
+        return own
     std_error, combined = merged_error(results, method)
     log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
     log_weights = log_weights - log_weights.max()
@@ -262,7 +272,7 @@ def _flags(
         Status.DRIFTING: bool(drifts) and is_drifting(np.concatenate(drifts), path_error),
         # If only some rounds are flat, the spread of the islands shows the difference.
         Status.FLAT: all(Status.FLAT in result.flags for result in results),
-        Status.HEATED: bias > max(MAX_HEATING_BIAS, 2 * chance_error),
+        Status.HEATED: is_heated(bias, chance_error),
         Status.ISLANDS_DISAGREE: seen_before or combined.spread > method.disagreement,
         Status.ERROR_UNKNOWN: math.isnan(std_error),
     }

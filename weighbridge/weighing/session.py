@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -85,8 +86,7 @@ class Session(Admission):
         left_out: LeftOut | None = None,
     ) -> None:
         super().__init__(model, on_bad_row, quarantine, left_out)
-        if changes is not None and not isinstance(changes, Changes):
-            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        check_changes(changes)
         self.method = method
         self.run: SequentialRun
         self.detector: Detector | None = None
@@ -111,6 +111,11 @@ class Session(Admission):
         # The false alarm rate is per chunk, so chunks must not grow.
         window = self.detector.settings.window
         return min(self.method.chunk_after(rows_seen, in_memory=False), window)
+
+    def cut(self, rows: PyTree) -> Iterator[PyTree]:
+        """Cut admitted rows into the chunks that the method asks for."""
+        seen = self.run.num_rows
+        return rechunk([rows], lambda taken: self.chunk_after(seen + taken))
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:
@@ -146,18 +151,28 @@ class Session(Admission):
         return replace(found, fingerprint=self.fingerprint)
 
 
-def update_session(session: Session, values: PyTree) -> Update:
-    """Check all rows of an update, then absorb them chunk by chunk."""
+def require_rows(values: PyTree) -> None:
+    """Refuse an update without rows."""
     if num_rows(values) == 0:
         raise DataError("The update has no rows. Skip it, or wait until there is one.")
+
+
+def check_changes(changes: Any) -> None:
+    """Refuse settings of a change detector that are not ``wb.Changes`` or None."""
+    if changes is not None and not isinstance(changes, Changes):
+        raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+
+
+def update_session(session: Session, values: PyTree) -> Update:
+    """Check all rows of an update, then absorb them chunk by chunk."""
+    require_rows(values)
     began = time.perf_counter()
     run, skipped = session.run, session.checker.rows_skipped
     quarantined = session.checker.rows_quarantined
     before, steps_before = (run.path[-1].log_evidence if run.path else 0.0), annealing_steps(run)
-    seen_before, changes_before = run.num_rows, len(session.changes)
+    changes_before = len(session.changes)
     with session.undoable():
-        rows = session.admit(values)
-        for chunk in rechunk([rows], lambda taken: session.chunk_after(seen_before + taken)):
+        for chunk in session.cut(session.admit(values)):
             session.absorb(chunk)
     elapsed = time.perf_counter() - began
     if not run.path:

@@ -157,6 +157,7 @@ def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
         least, numbered = method.num_islands, limits.tolerance is not None
         if numbered:
             method = method.of_a_round(max(c.model.dimension for c in competitors.values()))
+        method = method.within(limits.tolerance, limits.time_limit)
         one_round = held_rounds(weighing, method, numbered=numbered)
         return Rounds(one_round, method, repeatable=True, least=least)
     rows = source.num_rows if source.in_memory else None

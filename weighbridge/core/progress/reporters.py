@@ -48,6 +48,27 @@ class Reporter(Protocol):
         """All the data have reached this power; rounds of islands count from 1 (0: no rounds)."""
         return
 
+    def advance(
+        self,
+        share: float | None,
+        done: str,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """A method that neither takes rows nor tempers has come this far.
+
+        Args:
+            share: fraction done, between 0 and 1; None if unknown.
+            done: how far it is, in its own words, such as "2,000 live points replaced".
+            log_evidence: estimate so far.
+            steps: number of its steps; 0 when it begins.
+            label: name of the model; empty if it is the only one.
+            island_round: number of the round of islands from 1; 0 if there is only one.
+        """
+        return
+
     def close(self) -> None:
         """The run has ended, with or without an error."""
         return
@@ -89,6 +110,10 @@ class Forecast:
         first = self._first.setdefault(name, log_power)
         share = 1.0 if log_power >= 0 else 1.0 - log_power / first
         return share, self._pace(name).left(log_power, 0.0, now)
+
+    def of_share(self, name: str, share: float | None, now: float) -> float:
+        """The seconds left, if the fraction done is known; else NaN."""
+        return math.nan if share is None else self._pace(name).left(share, 1.0, now)
 
     def _pace(self, name: str) -> Pace:
         return self._paces.setdefault(name, Pace())
@@ -158,13 +183,41 @@ class ProgressLines:
         if power >= 1:
             self.announce(_labelled(name, CHECKING))
 
+    def advance(
+        self,
+        share: float | None,
+        done: str,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Print one line, if it is time for one."""
+        self._log.hush()
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            self.announce(_labelled(name, COMPILING))
+            return
+        left = self._forecast.of_share(label, share, time.perf_counter())
+        if self._log.passed >= board.PATIENCE and self._log.is_due(label):
+            self._print(name, done, log_evidence, str(steps), left, "steps")
+
     def close(self) -> None:
         """Cancel the scheduled line."""
         self._log.hush()
 
-    def _print(self, name: str, done: str, log_evidence: float, steps: str, left: float) -> None:
+    def _print(
+        self,
+        name: str,
+        done: str,
+        log_evidence: float,
+        steps: str,
+        left: float,
+        kind: str = "annealing steps",
+    ) -> None:
         told = ", ".join(filter(None, (f"{self._log.passed:.1f} s", in_words(left))))
-        text = f"{done}  log evidence {log_evidence:.2f}  annealing steps {steps}  {told}"
+        text = f"{done}  log evidence {log_evidence:.2f}  {kind} {steps}  {told}"
         self._log.write(_labelled(name, text))
 
 
@@ -219,11 +272,8 @@ class Bar:
         name = _named(label, island_round)
         if not steps:
             self._forecast.begin(label)
-            self._finish_others(label)
-            if label:
-                self.board.remove("")
             waiting = f"{COMPILING} ..." if island_round <= 1 else "power 0"
-            self.board.put(label, Row(name, None, waiting))
+            self._move_begun(label, name, waiting)
             return
         share, left = self._forecast.of_power(label, power, time.perf_counter())
         if power >= 1:  # a bridge and a second look may follow; their time is unknown
@@ -232,9 +282,34 @@ class Bar:
             done = f"power {power:.3g}"
             self._move(label, name, share, done, log_evidence, str(steps), left)
 
+    def advance(
+        self,
+        share: float | None,
+        done: str,
+        log_evidence: float,
+        steps: int,
+        label: str = "",
+        island_round: int = 0,
+    ) -> None:
+        """Move the bar of this model."""
+        name = _named(label, island_round)
+        if not steps:
+            self._forecast.begin(label)
+            self._move_begun(label, name, f"{COMPILING} ...")
+            return
+        left = self._forecast.of_share(label, share, time.perf_counter())
+        self._move(label, name, share, done, log_evidence, str(steps), left)
+
     def close(self) -> None:
         """Remove the bars."""
         self.board.close()
+
+    def _move_begun(self, label: str, name: str, waiting: str) -> None:
+        """Show the row of a model that begins, and mark the models before it as done."""
+        self._finish_others(label)
+        if label:
+            self.board.remove("")
+        self.board.put(label, Row(name, None, waiting))
 
     def _move(
         self,

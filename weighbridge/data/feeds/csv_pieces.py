@@ -14,6 +14,7 @@ from weighbridge.data.feeds.base import Parcel
 from weighbridge.data.feeds.files import unread_notices
 from weighbridge.data.sources.csv_file import read_csv
 from weighbridge.data.sources.csv_records import LONGEST_RECORD, Quotes, scan_quotes
+from weighbridge.data.sources.requested_columns import Request
 from weighbridge.data.values import num_rows
 
 # Of a line that is too long, what is kept.
@@ -83,20 +84,17 @@ class CsvRows:
     """The rows of a CSV table whose records come one after the other.
 
     Args:
-        columns: the columns to read; by default all that are numeric in the first records.
-        schema: column -> float or int; float where it does not say.
-        lenient: whether a row that cannot be read becomes a bad row and a notice; otherwise it is
-            a DataError.
+        request: the columns to read, by default all that are numeric in the first records; their
+            types are float where it does not say. If it is lenient, a row that cannot be read
+            becomes a bad row and a notice; otherwise it is a DataError.
 
     Attributes:
         left_out: columns that do not hold numbers.
     """
 
-    def __init__(
-        self, columns: list[str] | None, schema: dict[str, type], *, lenient: bool = False
-    ) -> None:
-        self._columns, self._schema, self._lenient = columns, schema, lenient
-        self._records = Records(lenient=lenient)
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._records = Records(lenient=request.lenient)
         self._begun = bytearray()  # until there is a row
         self._header, self._sample = b"", b""  # the first record stands for the types
         self._num_rows, self._line = 0, 1
@@ -137,14 +135,15 @@ class CsvRows:
     def _first_parcels(self, header: bytes, text: bytes) -> Iterator[Parcel]:
         """Parse the first rows; header, columns and types are fixed by them."""
         table = io.BytesIO(header + text)
-        head, *blocks = read_csv(table, self._columns, self._schema, lenient=self._lenient)
+        head, *blocks = read_csv(table, self._request)
         self._header, self._sample = header, first_record(text)
-        self._columns, self.left_out = list(head.kept), list(head.ignored)
+        self.left_out = list(head.ignored)
         yield from self._counted(blocks)
         # As in JSON lines whole numbers are real ones: a first row of 0 says little.
         kinds = {name: blocks[0].values[name].dtype.kind for name in head.kept}
         real = [name for name, kind in kinds.items() if kind in "if"]
-        self._schema = dict.fromkeys(real, float) | self._schema
+        schema = dict.fromkeys(real, float) | dict(self._request.schema)
+        self._request = self._request._replace(columns=list(head.kept), schema=schema)
         self._line = 1 + (header + text).count(b"\n")
 
     def _parcels(self, text: bytes) -> Iterator[Parcel]:
@@ -152,7 +151,7 @@ class CsvRows:
             place = {"byte": len(self._sample), "row": self._num_rows, "line": self._line}
             begun = self._header + self._sample
             table = _Continued(begun, text)
-            _, *blocks = read_csv(table, self._columns, self._schema, place, lenient=self._lenient)
+            _, *blocks = read_csv(table, self._request, place)
             yield from self._counted(blocks)
         self._line += text.count(b"\n")
 
@@ -160,7 +159,7 @@ class CsvRows:
         for block in blocks:
             values = dict(block.values)
             for name, column in values.items():
-                if column.dtype.kind == "i" and name not in self._schema:
+                if column.dtype.kind == "i" and name not in self._request.schema:
                     values[name] = column.astype(np.float64)
             unread = tuple(block.unread.items())
             notices = unread_notices("the stream", unread)

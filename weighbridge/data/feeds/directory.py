@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from weighbridge.core.errors import DataError
@@ -26,7 +26,7 @@ from weighbridge.data.feeds.shapes import Shapes
 from weighbridge.data.feeds.taken import TakenFiles, place_within, restored
 from weighbridge.data.sources.files import head_of
 from weighbridge.data.sources.reading import NoRowsError
-from weighbridge.data.sources.requested_columns import not_numbers
+from weighbridge.data.sources.requested_columns import ALL_COLUMNS, Request, not_numbers
 from weighbridge.data.values import LeftOut, num_rows
 
 # File types to which lines can be appended.
@@ -58,11 +58,8 @@ class DirectoryFeed:
 
     Args:
         path: the directory.
-        columns: the columns to read; by default all numeric columns of the first file.
-        schema: column -> float or int.
+        request: the columns to read; by default all numeric columns of the first file.
         follow: whether to wait for more files.
-        lenient: if true, a row that cannot be parsed becomes a bad row, and a file that cannot be
-            read gives a notice; otherwise each is a DataError.
         settle: seconds without a change before a file is taken.
         patience: seconds between two scans.
     """
@@ -73,11 +70,9 @@ class DirectoryFeed:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        columns: list[str] | None = None,
-        schema: Mapping[str, type] | None = None,
+        request: Request = ALL_COLUMNS,
         *,
         follow: bool = False,
-        lenient: bool = False,
         settle: float = 2.0,
         patience: float = 0.2,
     ) -> None:
@@ -85,9 +80,7 @@ class DirectoryFeed:
         if not self.path.is_dir():
             raise DataError(f"There is no folder {str(path)!r}. Make it, or check the path.")
         self.follow, self.settle, self.patience = follow, settle, patience
-        self._lenient = lenient
-        self._columns = columns
-        self._schema = dict(schema or {})
+        self._request = request
         self.left_out: LeftOut = {}
         self._shapes = Shapes()
 
@@ -98,12 +91,12 @@ class DirectoryFeed:
     def read(self, cursor: Cursor | None = None) -> Iterator[Parcel | None]:
         """Blocks of the files, from the cursor on."""
         looks = Looks(self.path, self.settle, self.patience, self.follow)
-        taken, self._shapes = TakenFiles(self._columns), Shapes()
+        taken, self._shapes = TakenFiles(self._request.columns), Shapes()
         self._shapes.restore(cursor)
         if cursor is not None:
             if not {"name", "taken", "columns", "offset"} <= set(cursor):
                 raise bad_cursor(cursor, self.describe())
-            taken, name = restored(cursor, self._columns, self.describe())
+            taken, name = restored(cursor, self._request.columns, self.describe())
             looks.resume(taken)
             yield from self._resume(name, taken, looks)
         while True:
@@ -239,14 +232,12 @@ class DirectoryFeed:
         problem: DataError | None = None
         try:
             if taken.columns is None:
-                head = head_of(path, None, self._schema, lenient=self._lenient)
+                head = head_of(path, self._request._replace(columns=None))
                 taken.columns = head.kept
                 self.left_out |= {ignored: not_numbers(ignored) for ignored in head.ignored}
             place = taken.place(name, mark)
-            parcels = read_parcels(
-                path, taken.columns, self._schema, place, at, self._shapes, lenient=self._lenient
-            )
-            for parcel in parcels:
+            request = self._request._replace(columns=taken.columns)
+            for parcel in read_parcels(path, request, place, at, self._shapes):
                 if parcel.cursor is not None:
                     yield from held
                     held = []
@@ -266,7 +257,7 @@ class DirectoryFeed:
         if isinstance(problem, NoRowsError):
             text = f"{problem} It is passed over."
             yield Parcel(None, notices=(Notice("gap", name, text),))
-        elif problem is not None and self._lenient and taken.columns is None:
+        elif problem is not None and self._request.lenient and taken.columns is None:
             yield Parcel(None, notices=(unreadable(name, problem),))
         elif problem is not None:
             raise problem

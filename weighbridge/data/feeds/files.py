@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from weighbridge.core.errors import DataError
@@ -20,7 +20,7 @@ from weighbridge.data.feeds.file_identity import shown
 from weighbridge.data.feeds.shapes import KEY, Shapes
 from weighbridge.data.sources.files import head_of_all, read_file
 from weighbridge.data.sources.reading import FileChangedError, NoRowsError, file_changed
-from weighbridge.data.sources.requested_columns import not_numbers
+from weighbridge.data.sources.requested_columns import Request, not_numbers
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import LeftOut, num_rows
 
@@ -33,28 +33,16 @@ class FilesFeed:
 
     Args:
         paths: the files, in order.
-        columns: the columns to read; by default all numeric columns of the first file.
-        schema: column -> float or int.
-        lenient: if true, a row that cannot be parsed becomes a bad row, and a file that cannot be
-            read gives a notice; otherwise each is a DataError.
+        request: the columns to read; by default all numeric columns of the first file.
     """
 
     seekable = True
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        columns: list[str] | None,
-        schema: Mapping[str, type],
-        *,
-        lenient: bool = False,
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], request: Request) -> None:
         self.paths = list(paths)
-        self._schema = schema
-        self._lenient = lenient
-        head = head_of_all(self.paths, columns, schema, lenient=lenient)
-        self.columns, self.num_rows = head.kept, head.num_rows
-        ignored = head.ignored if columns is None else []
+        head = head_of_all(self.paths, request)
+        self._request, self.num_rows = request._replace(columns=head.kept), head.num_rows
+        ignored = head.ignored if request.columns is None else []
         self.left_out: LeftOut = {name: not_numbers(name) for name in ignored}
 
     def describe(self) -> str:
@@ -70,9 +58,7 @@ class FilesFeed:
         for number in range(first, len(self.paths)):
             path = self.paths[number]
             place = {"file": number, "name": path.name}
-            for parcel in read_parcels(
-                path, self.columns, self._schema, place, cursor, shapes, lenient=self._lenient
-            ):
+            for parcel in read_parcels(path, self._request, place, cursor, shapes):
                 if parcel.identifier is not None:
                     parcel = parcel._replace(identifier=self._identifier(number))
                 yield parcel
@@ -96,34 +82,26 @@ class FilesFeed:
 
 
 def read_parcels(
-    path: Path,
-    columns: list[str],
-    schema: Mapping[str, type],
-    place: Cursor,
-    cursor: Cursor | None,
-    shapes: Shapes,
-    *,
-    lenient: bool = False,
+    path: Path, request: Request, place: Cursor, cursor: Cursor | None, shapes: Shapes
 ) -> Iterator[Parcel]:
     """The blocks of one file as parcels, from the cursor on; only the first has an identifier.
 
     Args:
         path: the file.
-        columns: the columns to read.
-        schema: their types.
+        request: the columns to read. If it is lenient, rows that cannot be parsed are returned as
+            bad rows, and a file that cannot be read, or not to its end, gives a notice.
         place: the entries of a cursor about the file itself.
         cursor: a place in this file, or None for its beginning.
         shapes: shapes of the columns in earlier files; if lenient, this file must match them.
-        lenient: if true, rows that cannot be parsed are returned as bad rows, and a file that
-            cannot be read, or not to its end, gives a notice.
     """
+    lenient = request.lenient
     position, offset = None, 0
     if cursor is not None:
         position = {key: value for key, value in cursor.items() if key not in OWN_KEYS}
         offset = int(cursor["offset"])
     begins = cursor is None
     try:
-        reader = read_file(path, columns, schema, position, lenient=lenient)
+        reader = read_file(path, request, position)
         with contextlib.closing(reader):
             next(reader)
             for block in reader:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weighbridge.data.feeds.base import Cursor, Parcel, bad_cursor, from_offset, refuse_cursor
-from weighbridge.data.sources.requested_columns import select
+from weighbridge.data.sources.requested_columns import ALL_COLUMNS, Request, select
 from weighbridge.data.values import LeftOut, TableReader, num_rows
 
 
@@ -18,25 +18,19 @@ class IterableFeed:
 
     Args:
         items: chunks in any in-memory form that ``wb.evidence`` accepts, or ``wb.Parcel``.
-        columns: the columns to keep.
-        schema: column -> float or int.
+        request: the columns to keep.
         name: its name in messages.
     """
 
     def __init__(
-        self,
-        items: Iterable[Any],
-        columns: list[str] | None = None,
-        schema: Mapping[str, type] | None = None,
-        name: str = "",
+        self, items: Iterable[Any], request: Request = ALL_COLUMNS, name: str = ""
     ) -> None:
         self.seekable = iter(items) is not items
         self.num_rows: int | None = None
         self._items = items
         self._reader = TableReader()
         self.left_out: LeftOut = self._reader.left_out
-        self._columns = columns
-        self._schema = dict(schema or {})
+        self._request = request
         self._name = name or type(items).__name__
 
     def describe(self) -> str:
@@ -65,7 +59,7 @@ class IterableFeed:
             rows = num_rows(values)
             place = {"item": number, "row": row, "offset": 0}
             if rows:
-                values = select(values, self._columns, self._schema, row, self.left_out)
+                values = select(values, self._request, row, self.left_out)
                 yield from_offset(parcel._replace(values=values, cursor=place), offset)
             elif parcel.identifier is not None:
                 yield parcel._replace(values=None, cursor=place)

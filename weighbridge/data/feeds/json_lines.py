@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from weighbridge.core.errors import DataError
@@ -23,6 +23,7 @@ from weighbridge.data.feeds.rotated_log import LinePlace, RotatedLog, place_of
 from weighbridge.data.quarantine import Unread
 from weighbridge.data.sources.json_rows import RowParser, decode, identified
 from weighbridge.data.sources.line_blocks import Line, LineBlock, Readable, first_line, line_blocks
+from weighbridge.data.sources.requested_columns import ALL_COLUMNS, Request
 from weighbridge.data.sources.row_form import saved_form
 from weighbridge.data.values import Values, num_rows
 
@@ -40,12 +41,11 @@ class JsonLinesFeed:
 
     Args:
         path: the file.
-        columns: the columns to read; by default all columns of the first line that hold numbers.
-        schema: column -> float or int.
+        request: the columns to read; by default all columns of the first line that hold numbers.
+            If it is lenient, a line that cannot be used becomes a bad row, which the row policy
+            handles, with a notice; otherwise it is a DataError. The first line must be valid.
         follow: whether to wait for more lines; a line without a line end is held back.
         identifier: a field that identifies duplicate and missing rows.
-        lenient: if true, a line that cannot be used becomes a bad row, which the row policy
-            handles, with a notice; otherwise it is a DataError. The first line must be valid.
         patience: seconds to wait before None is returned.
     """
 
@@ -55,19 +55,17 @@ class JsonLinesFeed:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        columns: list[str] | None = None,
-        schema: Mapping[str, type] | None = None,
+        request: Request = ALL_COLUMNS,
         *,
         follow: bool = False,
         identifier: str | None = None,
-        lenient: bool = False,
         patience: float = 0.2,
     ) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             raise DataError(f"There is no file {str(path)!r}. Check the path.")
         self.follow, self.patience = follow, patience
-        self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
+        self._parser = RowParser(request, identifier)
 
     def describe(self) -> str:
         """One line about the source of the rows."""

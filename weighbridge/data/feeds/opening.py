@@ -22,7 +22,7 @@ from weighbridge.data.feeds.redis_stream import RedisStream
 from weighbridge.data.feeds.streams import StreamFeed
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.sources.files import expand
-from weighbridge.data.sources.requested_columns import check_request, select
+from weighbridge.data.sources.requested_columns import Request, check_request, select
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import is_table, take_columns
 
@@ -60,35 +60,32 @@ def open_feed(
     >>> open_feed(iter([[1.0], [2.0]])).seekable
     False
     """
-    wanted, types = check_request(columns, schema)
-    lenient = on_bad_row != "raise"
+    request = check_request(columns, schema, lenient=on_bad_row != "raise")
     if isinstance(data, Feed):
         return data
     if isinstance(data, str) and data.startswith(SCHEMES):
         return RedisStream(
             data,
             None,
-            wanted,
-            types,
+            request.columns,
+            request.schema,
             follow=follow,
             identifier=identifier,
-            lenient=lenient,
+            lenient=request.lenient,
         )
     if isinstance(data, str) and data == "-":
         data = sys.stdin
     if hasattr(data, "readline"):
-        return StreamFeed(data, wanted, types, identifier=identifier, lenient=lenient)
+        return StreamFeed(data, request, identifier=identifier)
     if isinstance(data, str | os.PathLike):
         path = Path(data)
         if path.is_dir():
             _refuse_identifier(identifier, "files")
-            return DirectoryFeed(path, wanted, types, follow=follow, lenient=lenient)
+            return DirectoryFeed(path, request, follow=follow)
         if path.suffix.lower() == ".jsonl" and path.is_file():
-            return JsonLinesFeed(
-                path, wanted, types, follow=follow, identifier=identifier, lenient=lenient
-            )
+            return JsonLinesFeed(path, request, follow=follow, identifier=identifier)
     _refuse_identifier(identifier, "these data")
-    feed = _open_still(data, wanted, types, lenient)
+    feed = _open_still(data, request)
     if follow and feed.seekable:
         raise DataError(
             f"There is nothing to follow in {feed.describe()}. Give a directory, a .jsonl file, a "
@@ -97,28 +94,26 @@ def open_feed(
     return feed
 
 
-def _open_still(
-    data: Any, columns: list[str] | None, schema: dict[str, type], lenient: bool
-) -> Feed:
+def _open_still(data: Any, request: Request) -> Feed:
     """A feed for data that are complete, or that bring their rows themselves."""
     if isinstance(data, str | os.PathLike):
-        return FilesFeed(expand(data), columns, schema, lenient=lenient)
+        return FilesFeed(expand(data), request)
     if isinstance(data, list | tuple) and data and not isinstance(data, Parcel):
         if all(isinstance(item, str | os.PathLike) for item in data):
             paths = [path for item in data for path in expand(item)]
-            return FilesFeed(paths, columns, schema, lenient=lenient)
+            return FilesFeed(paths, request)
         parcels = any(isinstance(item, Parcel) for item in data)
         if parcels or (type(data) is list and all(map(is_table, data))):
-            return IterableFeed(data, columns, schema)
+            return IterableFeed(data, request)
     if isinstance(data, Source):
-        if columns is not None or schema:
+        if request.named:
             raise DataError("data is already a Source. Give columns and schema when opening it.")
         return _open_source_feed(data)
     is_container = is_table(data) or not tree_util.all_leaves([data])
     if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
-        return IterableFeed(data, columns, schema)
+        return IterableFeed(data, request)
     taken, left_out = take_columns(data)
-    return MemoryFeed(select(taken, columns, schema, 0, left_out), left_out)
+    return MemoryFeed(select(taken, request, 0, left_out), left_out)
 
 
 class _Blocks:

@@ -14,6 +14,7 @@ from weighbridge.data.feeds.base import WITHOUT_FORM, Cursor, Notice, Parcel, ba
 from weighbridge.data.feeds.redis_marks import Mark, Marks, digest, marks_of
 from weighbridge.data.feeds.redis_server import LostError, Server, Snapshot, order_of
 from weighbridge.data.sources.json_rows import RowParser, decode, identified
+from weighbridge.data.sources.requested_columns import Request
 from weighbridge.data.sources.row_form import ColumnForm, form_from, saved_form
 from weighbridge.data.values import Values
 
@@ -76,7 +77,7 @@ class RedisStream:
         self.stream = self._server.stream
         self.follow = follow
         self.patience = 0.2
-        self._parser = RowParser(columns, schema or {}, identifier=identifier, lenient=lenient)
+        self._parser = RowParser(Request(columns, dict(schema or {}), lenient), identifier)
         self._start(None)
         self._server.look(None)  # a wrong address is reported now, not after many retries
 

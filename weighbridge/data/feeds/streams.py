@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import select
 from codecs import BOM_UTF8
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from weighbridge.core.errors import DataError
@@ -15,6 +15,7 @@ from weighbridge.data.feeds.json_lines import parcels_of
 from weighbridge.data.sources.csv_records import LONGEST_RECORD
 from weighbridge.data.sources.json_rows import RowParser
 from weighbridge.data.sources.line_blocks import KEPT_OF_LONG, LONGEST_LINE, Line, too_long
+from weighbridge.data.sources.requested_columns import ALL_COLUMNS, Request
 
 READ_BYTES = 1 << 16
 
@@ -27,10 +28,9 @@ class StreamFeed:
 
     Args:
         stream: opened for reading bytes.
-        columns: the columns to read; by default all that are numeric.
-        schema: column -> float or int.
+        request: the columns to read; by default all that are numeric. If it is lenient, a line
+            that cannot be used becomes a bad row and a notice.
         identifier: a field of the JSON lines that tells rows that come twice, and missing ones.
-        lenient: whether a line that cannot be used becomes a bad row and a notice.
         patience: seconds to wait before telling that nothing new has come.
 
     >>> feed = StreamFeed(io.BytesIO(b'{"y": 1}\\n{"y": 2}\\n'))
@@ -44,20 +44,17 @@ class StreamFeed:
     def __init__(
         self,
         stream: Any,
-        columns: list[str] | None = None,
-        schema: Mapping[str, type] | None = None,
+        request: Request = ALL_COLUMNS,
         *,
         identifier: str | None = None,
-        lenient: bool = False,
         patience: float = 0.2,
     ) -> None:
         self._stream = getattr(stream, "buffer", stream)
         if isinstance(self._stream.read(0), str):
             raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
         self.patience = patience
-        types = dict(schema or {})
-        self._parser = RowParser(columns, types, identifier=identifier, lenient=lenient)
-        self._csv = CsvRows(columns, types, lenient=lenient)
+        self._parser = RowParser(request, identifier)
+        self._csv = CsvRows(request)
         self._started = False
 
     @property

@@ -24,7 +24,7 @@ from weighbridge.data.sources.reading import (
     file_changed,
     make_head,
 )
-from weighbridge.data.sources.requested_columns import Columns, Schema, check_present
+from weighbridge.data.sources.requested_columns import Request, check_present
 from weighbridge.data.sources.text_columns import (
     infer_kinds,
     infer_kinds_leniently,
@@ -46,35 +46,27 @@ class _Batch(NamedTuple):
         return len(self.ragged) + (0 if self.columns is None else int(self.columns.num_rows))
 
 
-def read_csv(
-    source: Any,
-    columns: Columns,
-    schema: Schema,
-    position: Position | None = None,
-    *,
-    lenient: bool = False,
-) -> Reader:
+def read_csv(source: Any, request: Request, position: Position | None = None) -> Reader:
     """Read every column as text and convert it here, so that an error can name row and value.
 
     Args:
         source: a path, or a binary stream.
-        columns: the columns to read; None for all that are numeric.
-        schema: their types, if they should not be inferred.
+        request: the columns to read. If it is lenient, a value that cannot be read is NaN and is
+            listed with its block; otherwise it is a DataError.
         position: position of a block at which to begin.
-        lenient: if true, a value that cannot be read is NaN and is listed with its block; otherwise
-            it is a DataError.
     """
+    columns, lenient = request.columns, request.lenient
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(open(source, "rb")) if isinstance(source, Path) else source
         header, line = read_header(stream)
-        check_present(header, [*(columns or []), *schema])
+        check_present(header, request.named)
         if columns is None and len(header) > MOST_COLUMNS:
             raise DataError(
                 f"There are {len(header):,} columns, but at most {MOST_COLUMNS:,} are read "
                 "together. Name those that you need, with columns=[...] or --features."
             )
         body = stream.tell() if position else 0
-        table = _CsvColumns(header, columns, schema, lenient)
+        table = _CsvColumns(header, request)
         batches = table.batches(whole_records(stream, 0, line, lenient=lenient))
         begun = table.learn(batches)
         yield make_head(list(table.kinds), columns or header, None)
@@ -95,8 +87,9 @@ def read_csv(
 class _CsvColumns:
     """The types of the columns, and the conversion of blocks of text to values."""
 
-    def __init__(self, header: list[str], columns: Columns, schema: Schema, lenient: bool) -> None:
-        self.header, self.schema, self.lenient = header, schema, lenient
+    def __init__(self, header: list[str], request: Request) -> None:
+        columns, self.schema, self.lenient = request
+        self.header = header
         self.wanted = columns or header
         self.all_wanted = columns is not None
         self.kinds: dict[str, str] = {}

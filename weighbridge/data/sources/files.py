@@ -15,7 +15,7 @@ from weighbridge.data.sources.json_lines_file import read_json_lines
 from weighbridge.data.sources.npz_file import read_npz
 from weighbridge.data.sources.parquet_file import read_parquet
 from weighbridge.data.sources.reading import Block, Head, Position, Reader
-from weighbridge.data.sources.requested_columns import Columns, Schema, nearest
+from weighbridge.data.sources.requested_columns import Request, nearest
 
 _READERS: dict[str, Callable[..., Reader]] = {
     ".csv": read_csv,
@@ -63,28 +63,19 @@ def is_readable(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in _READERS
 
 
-def read_file(
-    path: Path,
-    columns: Columns,
-    schema: Schema,
-    position: Position | None = None,
-    *,
-    lenient: bool = False,
-) -> Reader:
+def read_file(path: Path, request: Request, position: Position | None = None) -> Reader:
     """Read one file: a head with its columns, then blocks.
 
     Args:
         path: the file.
-        columns: the columns to read; None for all that are numeric.
-        schema: their types, if they should not be inferred.
+        request: the columns to read. If it is lenient, a row that cannot be parsed has NaN values
+            and is listed in its block. A file that cannot be read is a DataError in any case.
         position: the position of a block from an earlier reading, at which to begin. The end of
             each block depends only on its start, so the blocks from there on are the same.
-        lenient: if true, a row that cannot be parsed has NaN values and is listed in its block. A
-            file that cannot be read is a DataError in any case.
     """
     reader = _READERS[path.suffix.lower()]
     try:
-        for part in reader(path, columns, schema, position, lenient=lenient):
+        for part in reader(path, request, position):
             if isinstance(part, Block) and part.unread:
                 named = {n: row._replace(file=path.name) for n, row in part.unread.items()}
                 part = part._replace(unread=named)
@@ -95,40 +86,38 @@ def read_file(
         raise type(error)(f"In {path}: {error}") from error
 
 
-def head_of(path: Path, columns: Columns, schema: Schema, *, lenient: bool = False) -> Head:
+def head_of(path: Path, request: Request) -> Head:
     """The columns of a file, the columns left out, and the number of rows if known."""
-    with contextlib.closing(read_file(path, columns, schema, lenient=lenient)) as reader:
+    with contextlib.closing(read_file(path, request)) as reader:
         head: Head = next(reader)
         return head
 
 
-def head_of_all(
-    paths: Sequence[Path], columns: Columns, schema: Schema, *, lenient: bool = False
-) -> Head:
+def head_of_all(paths: Sequence[Path], request: Request) -> Head:
     """The columns of the first file, which all others must have, and the total number of rows.
 
-    With `lenient`, unreadable files are skipped: the columns are those of the first readable file,
-    and the number of rows of several files is unknown.
+    If the request is lenient, unreadable files are skipped: the columns are those of the first
+    readable file, and the number of rows of several files is unknown.
     """
-    if lenient:
-        return _first_head(paths, columns, schema)
+    if request.lenient:
+        return _first_head(paths, request)
     for path in paths:
         check_file(path)
-    head = head_of(paths[0], columns, schema)
+    head = head_of(paths[0], request)
     total = head.num_rows
     for path in paths[1:]:
         if total is not None:
-            rows = head_of(path, head.kept, schema).num_rows
+            rows = head_of(path, request._replace(columns=head.kept)).num_rows
             total = None if rows is None else total + rows
     return head._replace(num_rows=total)
 
 
-def _first_head(paths: Sequence[Path], columns: Columns, schema: Schema) -> Head:
+def _first_head(paths: Sequence[Path], request: Request) -> Head:
     refused: DataError | None = None
     for path in paths:
         try:
             check_file(path)
-            head = head_of(path, columns, schema, lenient=True)
+            head = head_of(path, request)
         except DataError as error:
             refused = refused or error
         else:

@@ -13,19 +13,12 @@ from weighbridge.data.quarantine import Unread
 from weighbridge.data.sources.json_rows import RowParser, decode
 from weighbridge.data.sources.line_blocks import Line, LineBlock, first_line, line_blocks
 from weighbridge.data.sources.reading import Block, NoRowsError, Position, Reader, make_head
-from weighbridge.data.sources.requested_columns import Columns, Schema
+from weighbridge.data.sources.requested_columns import Request
 
 
-def read_json_lines(
-    path: Path,
-    columns: Columns,
-    schema: Schema,
-    position: Position | None = None,
-    *,
-    lenient: bool = False,
-) -> Reader:
+def read_json_lines(path: Path, request: Request, position: Position | None = None) -> Reader:
     """Read a file with one JSON object on each line."""
-    parser = RowParser(columns, schema, lenient=lenient)
+    parser, lenient = RowParser(request), request.lenient
     with open(path, "rb") as file:
         first = first_line(file)
         if first is None:

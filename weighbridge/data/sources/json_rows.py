@@ -11,6 +11,7 @@ import numpy as np
 from weighbridge.core.errors import DataError
 from weighbridge.data.columns import NumpyArray
 from weighbridge.data.sources.line_blocks import Line
+from weighbridge.data.sources.requested_columns import Request
 from weighbridge.data.sources.row_form import ColumnForm
 
 SHOWN = 80
@@ -31,13 +32,12 @@ class RowParser:
     integers. A null is a missing value, NaN.
 
     Args:
-        columns: the columns to read; by default all columns of the first object that hold numbers.
-        schema: column -> float or int.
+        request: the columns to read, by default all columns of the first object that hold
+            numbers. If it is lenient, a line that cannot be used becomes a row of NaN, which the
+            row policy handles; otherwise it is a DataError.
         identifier: a field that identifies the row and is not a column.
-        lenient: if true, a line that cannot be used becomes a row of NaN, which the row policy
-            handles; otherwise it is a DataError.
 
-    >>> parser = RowParser(None, {})
+    >>> parser = RowParser(Request())
     >>> parser.learn(Line(0, 1, b'{"x": [1, 2.5], "y": 3, "name": "a"}'))
     >>> parser.kept, parser.ignored
     (['x', 'y'], ['name'])
@@ -45,18 +45,9 @@ class RowParser:
     {'x': array([[0., 1.]]), 'y': array([4.])}
     """
 
-    def __init__(
-        self,
-        columns: Sequence[str] | None,
-        schema: Mapping[str, type],
-        *,
-        identifier: str | None = None,
-        lenient: bool = False,
-    ) -> None:
-        self.columns = columns
-        self.schema = schema
+    def __init__(self, request: Request, identifier: str | None = None) -> None:
+        self.columns, self.schema, self.lenient = request
         self.identifier = identifier
-        self.lenient = lenient
         self.ignored: list[str] = []
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._booleans: set[str] = set()
@@ -73,9 +64,7 @@ class RowParser:
 
     def fresh(self) -> RowParser:
         """A parser with the same settings that has not seen an object."""
-        return RowParser(
-            self.columns, self.schema, identifier=self.identifier, lenient=self.lenient
-        )
+        return RowParser(Request(self.columns, self.schema, self.lenient), self.identifier)
 
     def restore(self, form: Sequence[ColumnForm]) -> None:
         """Use the columns that an earlier reading has learned."""

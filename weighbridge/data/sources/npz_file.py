@@ -12,7 +12,7 @@ import numpy as np
 
 from weighbridge.core.errors import DataError
 from weighbridge.data.sources.reading import Block, Position, Reader, make_head
-from weighbridge.data.sources.requested_columns import Columns, Schema, check_present, select
+from weighbridge.data.sources.requested_columns import Request, check_present, select
 from weighbridge.data.values import as_values, num_rows
 
 # Limits on the unpacked size: this many times the file size, or this many bytes, if larger.
@@ -20,20 +20,14 @@ MOST_UNPACKED = 100
 ALWAYS_UNPACKED = 1 << 30
 
 
-def read_npz(
-    path: Path,
-    columns: Columns,
-    schema: Schema,
-    position: Position | None = None,
-    *,
-    lenient: bool = False,
-) -> Reader:
-    """Read a file as one block; `lenient` has no effect, since no single row can be bad."""
+def read_npz(path: Path, request: Request, position: Position | None = None) -> Reader:
+    """Read a file as one block; a lenient request has no effect, since no single row can be bad."""
+    columns, schema, _ = request
     try:
         with np.load(path, allow_pickle=False) as archive:
-            check_present(archive.files, [*(columns or []), *schema])
+            check_present(archive.files, request.named)
             others = _no_arrays(archive.zip)
-            for name in (*(columns or []), *schema):
+            for name in request.named:
                 if name in others:
                     raise DataError(
                         f"{name!r} is not an array. Save it with np.savez, or leave it out."
@@ -62,7 +56,7 @@ def read_npz(
     present = [*arrays, *(name for name in others if columns is None)]
     if columns is None:
         arrays = {k: v for k, v in arrays.items() if v.dtype.kind in "biuf" or k in schema}
-    values = select(as_values(arrays), None, schema, 0) if arrays else {}
+    values = select(as_values(arrays), Request(None, schema), 0) if arrays else {}
     yield make_head(list(arrays), present, num_rows(values) if arrays else 0)
     yield Block({"row": 0}, values)
 

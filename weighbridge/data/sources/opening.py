@@ -18,8 +18,7 @@ from weighbridge.data.sources.csv_file import read_csv
 from weighbridge.data.sources.files import check_file, expand, head_of_all, read_file
 from weighbridge.data.sources.reading import Block, Head
 from weighbridge.data.sources.requested_columns import (
-    Columns,
-    Schema,
+    Request,
     check_request,
     not_numbers,
     select,
@@ -58,29 +57,28 @@ def open_source(
     >>> source.num_rows, list(source.blocks())
     (2, [{'y': array([0, 1])}])
     """
-    columns, types = check_request(columns, schema)
-    lenient = on_bad_row != "raise"
+    request = check_request(columns, schema, lenient=on_bad_row != "raise")
     if isinstance(data, Source):
-        if columns is not None or types:
+        if request.named:
             raise DataError("data is already a Source. Give columns and schema when opening it.")
         return data
     if isinstance(data, str) and data == "-":
         data = sys.stdin
     if hasattr(data, "readline"):
-        return _open_stream(data, columns, types, lenient)
+        return _open_stream(data, request)
     if isinstance(data, str | os.PathLike):
-        return _open_files(expand(data), columns, types, lenient)
+        return _open_files(expand(data), request)
     if isinstance(data, list | tuple) and data:
         if all(isinstance(item, str | os.PathLike) for item in data):
             paths = [path for item in data for path in expand(item)]
-            return _open_files(paths, columns, types, lenient)
+            return _open_files(paths, request)
         if type(data) is list and all(map(is_table, data)):
-            return _open_chunks(data, columns, types, in_memory=True)
+            return _open_chunks(data, request, in_memory=True)
     is_container = is_table(data) or not tree_util.all_leaves([data])
     if isinstance(data, Iterable) and not is_container and not hasattr(data, "__array__"):
-        return _open_chunks(data, columns, types, reopenable=iter(data) is not data)
+        return _open_chunks(data, request, reopenable=iter(data) is not data)
     taken, left_out = take_columns(data)
-    values = select(taken, columns, types, 0, left_out)
+    values = select(taken, request, 0, left_out)
     return Source(
         lambda: iter([values]), num_rows=num_rows(values), in_memory=True, left_out=left_out
     )
@@ -88,8 +86,7 @@ def open_source(
 
 def _open_chunks(
     chunks: Iterable[Any],
-    columns: Columns,
-    schema: Schema,
+    request: Request,
     *,
     reopenable: bool = True,
     in_memory: bool = False,
@@ -101,14 +98,15 @@ def _open_chunks(
         for chunk in chunks:
             values = reader(chunk, row)
             if num_rows(values):  # an empty list has no columns to select from
-                yield select(values, columns, schema, row, reader.left_out)
+                yield select(values, request, row, reader.left_out)
                 row += num_rows(values)
 
     return Source(start, reopenable=reopenable, in_memory=in_memory, left_out=reader.left_out)
 
 
-def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bool) -> Source:
-    head = head_of_all(paths, columns, schema, lenient=lenient)
+def _open_files(paths: list[Path], request: Request) -> Source:
+    head = head_of_all(paths, request)
+    kept, lenient = request._replace(columns=head.kept), request.lenient
     failures = _Failures()
 
     def start() -> Iterator[Values]:
@@ -117,7 +115,7 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bo
             try:
                 if lenient:
                     check_file(path)
-                reader = read_file(path, head.kept, schema, lenient=lenient)
+                reader = read_file(path, kept)
                 with contextlib.closing(reader):
                     next(reader)
                     yield from failures.values(reader)
@@ -128,7 +126,7 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bo
 
     # Only one of several NPZ files is in memory at a time.
     in_memory = len(paths) == 1 and paths[0].suffix.lower() == ".npz"
-    left_out = _not_numbers(head, columns)
+    left_out = _not_numbers(head, request)
     return Source(
         start,
         num_rows=head.num_rows,
@@ -139,18 +137,18 @@ def _open_files(paths: list[Path], columns: Columns, schema: Schema, lenient: bo
     )
 
 
-def _open_stream(stream: Any, columns: Columns, schema: Schema, lenient: bool) -> Source:
+def _open_stream(stream: Any, request: Request) -> Source:
     binary = getattr(stream, "buffer", stream)
     if isinstance(binary.read(0), str):
         raise DataError("The stream is text. Open it in binary mode: open(path, 'rb').")
-    reader = read_csv(binary, columns, schema, lenient=lenient)
+    reader = read_csv(binary, request)
     head: Head = next(reader)
     failures = _Failures()
     blocks = failures.values(reader)
     return Source(
         lambda: blocks,
         reopenable=False,
-        left_out=_not_numbers(head, columns),
+        left_out=_not_numbers(head, request),
         unread=failures.unread,
     )
 
@@ -185,6 +183,6 @@ def _size(row: Unread) -> int:
     return 500 + len(row.text) + len(row.reason)
 
 
-def _not_numbers(head: Head, columns: Columns) -> LeftOut:
+def _not_numbers(head: Head, request: Request) -> LeftOut:
     """Columns of a file without numbers; empty if the user named the columns to read."""
-    return {} if columns is not None else {name: not_numbers(name) for name in head.ignored}
+    return {} if request.columns is not None else {name: not_numbers(name) for name in head.ignored}

@@ -10,21 +10,15 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.optional import require
 from weighbridge.data.columns import is_numeric_arrow
 from weighbridge.data.sources.reading import Block, Position, Reader, file_changed, make_head
-from weighbridge.data.sources.requested_columns import Columns, Schema, check_present, select
+from weighbridge.data.sources.requested_columns import Request, check_present, select
 from weighbridge.data.values import as_values, refuse_duplicates
 
 BATCH_ROWS = 1 << 16
 
 
-def read_parquet(
-    path: Path,
-    columns: Columns,
-    schema: Schema,
-    position: Position | None = None,
-    *,
-    lenient: bool = False,
-) -> Reader:
-    """Read a file in batches; `lenient` has no effect, since no single row can be bad."""
+def read_parquet(path: Path, request: Request, position: Position | None = None) -> Reader:
+    """Read a file in batches; a lenient request has no effect, since no single row can be bad."""
+    columns, schema, _ = request
     pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     try:
         # With pre_buffer, pyarrow reads ahead without limit, whatever the batch size.
@@ -36,7 +30,7 @@ def read_parquet(
     with file:
         fields = file.schema_arrow
         refuse_duplicates(fields.names)
-        check_present(fields.names, [*(columns or []), *schema])
+        check_present(fields.names, request.named)
         numeric = {field.name for field in fields if is_numeric_arrow(field.type)}
         kept = columns or [name for name in fields.names if name in numeric or name in schema]
         for name in kept:
@@ -47,6 +41,7 @@ def read_parquet(
                 )
         claimed = file.metadata.num_rows
         yield make_head(kept, fields.names, claimed)
+        chosen = request._replace(columns=kept)
         wanted = position["row"] if position else 0
         if wanted > claimed:
             raise file_changed(f"{claimed} rows", f"row {wanted}")
@@ -59,7 +54,7 @@ def read_parquet(
                 continue
             for batch in _batches(file, group, kept):
                 if row >= wanted:
-                    yield Block({"row": row}, select(as_values(batch, row), kept, schema, row))
+                    yield Block({"row": row}, select(as_values(batch, row), chosen, row))
                 row += batch.num_rows
         if row != claimed:
             raise DataError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +18,34 @@ MOST_COMPARED = 1000  # names that a misspelled name is compared with
 Schema = Mapping[str, type]
 
 
+class Request(NamedTuple):
+    """What a reader of rows is asked for; every reader and feed of files takes one.
+
+    Attributes:
+        columns: the columns to read; None for all that are numeric.
+        schema: column -> float or int, for types that should not be inferred.
+        lenient: if true, a row that cannot be parsed becomes a bad row, and a file that cannot be
+            read gives a notice; otherwise each is a DataError.
+    """
+
+    columns: Columns = None
+    schema: Schema = MappingProxyType({})
+    lenient: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that must be there: those of `columns` and of `schema`."""
+        return [*(self.columns or []), *self.schema]
+
+
+# A strict request without names or types.
+ALL_COLUMNS = Request()
+
+
 def check_request(
-    columns: Sequence[str] | None, schema: Mapping[str, type] | None
-) -> tuple[list[str] | None, dict[str, type]]:
-    """The requested columns and types; DataError if they are not valid."""
+    columns: Sequence[str] | None, schema: Mapping[str, type] | None, *, lenient: bool = False
+) -> Request:
+    """The request for these columns and types; DataError if they are not valid."""
     types = dict(schema or {})
     if columns is not None:
         columns = [columns] if isinstance(columns, str) else list(columns)
@@ -30,7 +56,7 @@ def check_request(
     for name, kind in types.items():
         if kind not in (float, int):
             raise DataError(f"schema[{name!r}] is {kind!r}. Use float or int (the types).")
-    return columns, types
+    return Request(columns, types, lenient)
 
 
 def check_present(present: Sequence[str], names: Iterable[str]) -> None:
@@ -66,27 +92,24 @@ def not_numbers(name: str) -> DataError:
 
 
 def select(
-    values: Values,
-    columns: Columns,
-    schema: Schema,
-    first_row: int,
-    left_out: LeftOut | None = None,
+    values: Values, request: Request, first_row: int, left_out: LeftOut | None = None
 ) -> Values:
     """Keep the requested columns of a block and give them the types of the schema.
 
     A requested column that was left out is an error. Columns that the user did not request are not
     reported as left out.
     """
-    for name in [*(columns or []), *schema]:
+    columns, schema, _ = request
+    for name in request.named:
         if left_out and name in left_out:
             raise left_out[name]
     if columns is not None and left_out:
         left_out.clear()
-    if columns is None and not schema:
+    if not request.named:
         return values
     if not isinstance(values, dict):
         raise DataError("columns and schema need named columns. Pass a dict: {'x': array}.")
-    check_present(list(values), [*(columns or []), *schema])
+    check_present(list(values), request.named)
     return {
         name: cast(values[name], name, schema.get(name), first_row) for name in columns or values
     }

@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtri
 
 from weighbridge.core.islands import Combined
+from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MIN_MISSED_ERRORS, MIN_MISSED_GAIN
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.labels import Cell
@@ -110,6 +111,19 @@ class Joined(NamedTuple):
         error = 0.0 if math.isnan(self.std_error) else self.std_error
         allowed = max(MIN_MISSED_ERRORS * math.hypot(error, decision.std_error), MIN_MISSED_GAIN)
         return self.log_evidence - decision.log_evidence > allowed
+
+    def settle(self, decision: Decision, flags: tuple[Status, ...]) -> tuple[Decision, bool]:
+        """The answer in view of this mode, and whether the draws must include the mode.
+
+        Args:
+            decision: the choice between path and bridge.
+            flags: the flags of the path.
+        """
+        if not self.is_missed:
+            return self.widened(decision), False
+        if not self.overrules(decision):
+            return decision, False
+        return decision.overruled(self.log_evidence, self.std_error, flags), True
 
 
 def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:

@@ -86,12 +86,11 @@ def amended(
     """
     model, cloud, islands = run
     joined = second and second.missed(cloud, islands, combine)
-    if joined is not None and not joined.is_missed:
-        decision = joined.widened(decision)
-    elif joined is not None and joined.overrules(decision):
-        decision = decision.overruled(joined.log_evidence, joined.std_error, found.flags)
-        samples, log_weights = posterior(model, joined.position, joined.log_weight)
-        found = replace(found, samples=samples, log_weights=log_weights)
+    if joined is not None:
+        decision, included = joined.settle(decision, found.flags)
+        if included:
+            samples, log_weights = posterior(model, joined.position, joined.log_weight)
+            found = replace(found, samples=samples, log_weights=log_weights)
     looked = {} if second is None else second.diagnostics
     return replace(
         found,

@@ -21,7 +21,6 @@ from weighbridge.core.resampling import ROUNDING, is_same, systematic_indices
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
-    MAX_HEATING_BIAS,
     MAX_STREAMED_SPREAD,
     MIN_STREAMED_PARTICLES,
 )
@@ -42,6 +41,7 @@ from weighbridge.estimators.sequential import (
     COUNTED,
     Kept,
     cloud_state,
+    is_heated,
     posterior,
     restored_cloud,
     unexplained,
@@ -303,7 +303,7 @@ class Ledger:
             Status.DIVERGED: self.counts["num_diverged"] + self.counts["num_undefined"] > 0,
             Status.PARTICLES_DROPPED: self.counts["dropped"] > 0,
             Status.STALLED: self.counts["stalled"] > 0,
-            Status.HEATED: abs(self.heating_bias) > max(MAX_HEATING_BIAS, 2 * chance_error),
+            Status.HEATED: is_heated(self.heating_bias, chance_error),
             Status.LOW_ESS: bool(self.path) and self.path[-1].ess < MIN_STREAMED_PARTICLES,
             Status.ISLANDS_DISAGREE: self.widest_spread > MAX_STREAMED_SPREAD,
             Status.ERROR_UNKNOWN: math.isnan(std_error),

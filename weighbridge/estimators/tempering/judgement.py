@@ -77,20 +77,31 @@ def judge(
         second = audit(seed, stage, outcome, path, roam=not holds, quench=first_island == 0)
     except interrupts.Interrupted:
         interrupted = True  # the path has an answer anyway
-    raised = path_flags(outcome, combined, second)
+    raised = path_flags(outcome, combined, second, method.disagreement)
     decision = decide(crossing, *combined[:2], raised)
     position, log_weight = map(np.asarray, outcome.cloud[:2])
     joined = second and second.missed(outcome.cloud, estimates, method.combine)
-    if joined is not None and not joined.is_missed:
-        decision = joined.widened(decision)
-    elif joined is not None and joined.overrules(decision):
-        decision = decision.overruled(joined.log_evidence, joined.std_error, raised)
-        position, log_weight = joined.position, joined.log_weight
+    if joined is not None:
+        decision, included = joined.settle(decision, raised)
+        if included:
+            position, log_weight = joined.position, joined.log_weight
     return Judged(estimates, decision, second, position, log_weight, interrupted)
 
 
-def path_flags(outcome: Annealed, combined: Combined, second: Audit | None) -> tuple[Status, ...]:
-    """The flags of the path itself, the most serious first."""
+def path_flags(
+    outcome: Annealed,
+    combined: Combined,
+    second: Audit | None,
+    disagreement: float = MAX_TEMPERED_SPREAD,
+) -> tuple[Status, ...]:
+    """The flags of the path itself, the most serious first.
+
+    Args:
+        outcome: the path.
+        combined: the evidence of its islands, combined.
+        second: the second look, if there was one.
+        disagreement: spread of log Z over islands (nats) above which they disagree.
+    """
     counted = counts(outcome)
     acceptance = move_diagnostics(outcome).get("acceptance", np.ones(1))
     enough = getattr(outcome.mover, "low_acceptance", MIN_MOVE_ACCEPTANCE)
@@ -100,7 +111,7 @@ def path_flags(outcome: Annealed, combined: Combined, second: Audit | None) -> t
         Status.DRIFTING: second is not None and second.is_drifting(combined),
         Status.TOO_FEW_MOVES: remembers_too_much(outcome),
         Status.LOW_ESS: float(outcome.steps[-1].carried_ess.mean()) < MIN_TEMPERED_PARTICLES,
-        Status.ISLANDS_DISAGREE: combined.spread > MAX_TEMPERED_SPREAD,
+        Status.ISLANDS_DISAGREE: combined.spread > disagreement,
         Status.LOW_ACCEPTANCE: float(np.median(acceptance)) < enough,
         Status.UNADJUSTED: is_unadjusted(outcome.mover),
         Status.DIVERGED: counted["num_diverged"] + counted["num_undefined"] > 0,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.errors import MethodError
@@ -21,7 +20,7 @@ from weighbridge.sampling.kernels.parts.proposals import (
     num_bell_uniform,
     unpush,
 )
-from weighbridge.sampling.kernels.parts.scale import push
+from weighbridge.sampling.kernels.parts.scale import push, stretched
 
 # With fewer draws than coordinates the covariance is singular. It is regularised as if by this many
 # further draws, with this share of each coordinate's variance.
@@ -121,5 +120,5 @@ class Independence(Kernel):
 
     def rescale(self, variance: Array | float) -> Independence:
         """The kernel for a target whose variances are larger by this factor."""
-        stretch = jnp.sqrt(variance)
-        return replace(self, mean=self.mean * stretch, scale=self.scale * stretch)
+        mean, scale = stretched(variance, self.mean, self.scale)
+        return replace(self, mean=mean, scale=scale)

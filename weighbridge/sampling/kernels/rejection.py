@@ -22,7 +22,7 @@ from weighbridge.sampling.kernels.parts.proposals import (
     log_volume,
     num_bell_uniform,
 )
-from weighbridge.sampling.kernels.parts.scale import push
+from weighbridge.sampling.kernels.parts.scale import push, stretched
 
 
 class RejectionInfo(NamedTuple):
@@ -161,5 +161,5 @@ class Rejection(Kernel):
 
     def rescale(self, variance: Array | float) -> Rejection:
         """The kernel for a normalised target whose variances are larger by this factor."""
-        stretch = jnp.sqrt(variance)
-        return replace(self, mean=self.mean * stretch, scale=self.scale * stretch)
+        mean, scale = stretched(variance, self.mean, self.scale)
+        return replace(self, mean=mean, scale=scale)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weighbridge.core.errors import DataError
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.threads import in_threads
 from weighbridge.core.types import PyTree
@@ -32,7 +31,7 @@ from weighbridge.models.row_likelihood import split_weight
 from weighbridge.weighing.changes.detection import Detector
 from weighbridge.weighing.changes.segments import SegmentedRun
 from weighbridge.weighing.changes.settings import Change, Changes
-from weighbridge.weighing.session import Session
+from weighbridge.weighing.session import Session, require_rows
 
 
 class Taken(NamedTuple):
@@ -122,8 +121,7 @@ class Contest:
         is_new, notice = True, None
         with self.undoable():
             values = self.reader(data)
-            if num_rows(values) == 0:
-                raise DataError("The update has no rows. Skip it, or wait until there is one.")
+            require_rows(values)
             if identifier is not None:
                 is_new, notice = self.continuity.check(identifier)
             if is_new and num_rows(rows := self._admit(values)):
@@ -263,9 +261,8 @@ class Contest:
 
 def _absorb(session: Session, rows: PyTree) -> float:
     """Absorb checked rows, chunk by chunk; return the number of annealing steps."""
-    before, seen = annealing_steps(session.run), session.run.num_rows
-    sizes = partial(session.method.chunk_after, in_memory=True)
-    for chunk in rechunk([rows], lambda taken: sizes(seen + taken)):
+    before = annealing_steps(session.run)
+    for chunk in session.cut(rows):
         session.absorb(chunk)
     return annealing_steps(session.run) - before
 

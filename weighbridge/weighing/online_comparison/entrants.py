@@ -26,7 +26,7 @@ from weighbridge.weighing.online_comparison.given_models import (
     check_models,
     choose_methods,
 )
-from weighbridge.weighing.session import Session
+from weighbridge.weighing.session import Session, check_changes
 
 
 class Entrants:
@@ -70,8 +70,7 @@ class Entrants:
         self.seed = seed
         self.prior_odds = dict(zip(names, check_prior_odds(names, prior_odds).tolist()))
         self.methods = choose_methods(names, method)
-        if changes is not None and not isinstance(changes, Changes):
-            raise MethodError(f"changes must be a wb.Changes or None, not {changes!r}.")
+        check_changes(changes)
         self.contest = Contest(seed, on_bad_row, quarantine, changes, self.leader)
         for name, chosen in self.methods.items():
             self.sessions[name] = self.contest.begin(models[name], chosen)

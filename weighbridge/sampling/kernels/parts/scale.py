@@ -15,3 +15,15 @@ def push(scale: float | Array, vector: Array) -> Array:
 def pull(scale: float | Array, covector: Array) -> Array:
     """S^T g: maps a gradient to the standardised coordinates."""
     return covector @ scale if jnp.ndim(scale) == 2 else scale * covector
+
+
+def stretched(
+    variance: Array | float, mean: Array | float, scale: Array | float
+) -> tuple[Array | float, Array | float]:
+    """Mean and scale of a density whose variances become larger by this factor.
+
+    >>> [float(value) for value in stretched(4.0, 1.5, 0.5)]
+    [3.0, 1.0]
+    """
+    stretch = jnp.sqrt(variance)
+    return mean * stretch, scale * stretch
