@@ -1,15 +1,33 @@
 """What all tests share: examples write into a folder of their own, programs are not hoarded."""
 
+import gc
 import os
 
-# Tests compile more than they run: without the fusion emitters, and with the library's own level
-# wherever they call jax.jit. To be set before JAX starts.
+# To be set before JAX starts. Tests compile more than they run, and two processes of them share two
+# cores: without the fusion emitters, quick machine code, and one thread for each compilation.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
 
 import jax
 import pytest
+
+from weighbridge.core import compilation
+
+
+def pytest_configure(config):
+    """Our programs too, except where tests run longer than they compile (``-m long``)."""
+    if config.option.markexpr != "long":
+        for options in (compilation.QUICK_TO_COMPILE, compilation.QUICK_TO_RUN):
+            options["xla_backend_optimization_level"] = 0
+
+
+def pytest_collection_finish():
+    """Look for unused objects less often, and never among modules: a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True, scope="module")

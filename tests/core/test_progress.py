@@ -17,7 +17,7 @@ from weighbridge.core.progress.board import Notebook, Row, Terminal
 from weighbridge.core.progress.chains import ChainBars, ChainLines, choose_chain_reporter
 from weighbridge.core.progress.reporters import Bar, ProgressLines, Silent, choose_reporter
 
-SMALL = SGAIS(num_islands=4, num_particles=8, chunk_size=50)
+SMALL = SGAIS(num_islands=4, num_particles=16, chunk_size=50)
 
 
 class Stream(io.StringIO):
@@ -541,7 +541,7 @@ class Told:
 def test_online_tells_what_it_does():
     told = Told()
     model, rows = zoo.gaussian.model(), zoo.gaussian.simulate(20, seed=1)
-    online = Online(model, SGAIS(num_islands=2, num_particles=8), progress=told)
+    online = Online(model, SGAIS(num_islands=4, num_particles=16), progress=told)
     online.update(rows)
     assert told.lines == ["weighing new rows (the first time also compiling)", "closed"]
     online.result()

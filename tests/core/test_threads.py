@@ -14,7 +14,7 @@ from weighbridge.core import forking
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.turns import Turns
 
-TINY = wb.SGAIS(num_islands=2, num_particles=8)
+TINY = wb.SGAIS(num_islands=4, num_particles=16)
 ROWS = wb.zoo.gaussian.simulate(40, seed=1)
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_is_used_within_its_own_update_says_so():
 
 def test_ctrl_c_within_an_update_leaves_the_run_as_it_was(monkeypatch):
     online, clean = (
-        wb.Online(wb.zoo.gaussian.model(), wb.IBIS(num_islands=2, num_particles=8))
+        wb.Online(wb.zoo.gaussian.model(), wb.IBIS(num_islands=4, num_particles=16))
         for _ in range(2)
     )
     for run in (online, clean):

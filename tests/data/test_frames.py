@@ -370,7 +370,7 @@ def test_scales_that_differ_are_told(capsys):
 
 def test_what_was_left_out_is_remembered_in_files(tmp_path):
     """After ``load`` a run, and a posterior, had forgotten it."""
-    small = wb.SGAIS(num_islands=2, num_particles=8)
+    small = wb.SGAIS(num_islands=4, num_particles=16)
     online = wb.Online(MODEL, small)
     online.update({"y": [0.1, 0.4, -0.2], "city": CITIES})
     online.save(tmp_path / "run")

@@ -12,7 +12,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.data.row_order import in_random_order, order_matters
 
-SMALL = wb.SGAIS(num_islands=4, num_particles=32)
+SMALL = wb.SGAIS(num_islands=4, num_particles=16)
 
 
 def sorted_rows(num_rows=3000, by="y"):
@@ -102,7 +102,7 @@ def test_rows_stand_as_they_are_given_where_nothing_speaks_against_it():
     ):
         first = {name: column[: int(rows)] for name, column in data.items()}
         assert abs(log_evidence - wb.zoo.linear.log_evidence(first)) < 5 * error
-    sorted_as_given = wb.SGAIS(num_islands=4, num_particles=32, shuffle=False)
+    sorted_as_given = wb.SGAIS(num_islands=4, num_particles=16, shuffle=False)
     result = wb.evidence(model, sorted_rows(1000), sorted_as_given, seed=0)
     assert result.diagnostics["row_order"] == "as given"
 
@@ -110,7 +110,7 @@ def test_rows_stand_as_they_are_given_where_nothing_speaks_against_it():
 def test_a_bad_row_is_named_by_where_it_was_given():
     data = sorted_rows(1000)
     data["y"][700] = np.nan
-    shuffled = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    shuffled = wb.SGAIS(num_islands=4, num_particles=16, shuffle=True)
     with pytest.raises(wb.DataError, match="700"):
         wb.evidence(wb.zoo.linear.model(), data, shuffled)
 
@@ -118,7 +118,7 @@ def test_a_bad_row_is_named_by_where_it_was_given():
 def test_an_error_of_the_model_says_that_rows_are_counted_in_random_order():
     model = wb.Model({"m": dist.Normal(0, 1)}, lambda p, row: jnp.log(row["y"]) + p["m"])
     rows = {"y": np.where(np.arange(100) == 70, -1.0, 1.0)}
-    method = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    method = wb.SGAIS(num_islands=4, num_particles=16, shuffle=True)
     with pytest.raises(wb.ModelError) as caught:
         wb.evidence(model, rows, method)
     assert "random order" in caught.value.__notes__[0]
@@ -128,7 +128,7 @@ def test_an_error_of_the_model_says_that_rows_are_counted_in_random_order():
 
 
 def test_no_rows_are_no_rows_in_any_order():
-    method = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    method = wb.SGAIS(num_islands=4, num_particles=16, shuffle=True)
     for nothing in ([], {"x": np.empty((0, 5)), "y": np.empty(0)}):
         with pytest.raises(wb.DataError):
             wb.evidence(wb.zoo.linear.model(), nothing, method)
@@ -150,7 +150,7 @@ def test_rows_with_weights_are_shuffled_with_them_after_the_bad_ones_are_out():
     kept = {name: column[np.isfinite(data["y"])] for name, column in data.items()}
     times = kept.pop("weight").astype(int)
     twice = {name: np.repeat(column, times, axis=0) for name, column in kept.items()}
-    shuffled = wb.SGAIS(num_islands=4, num_particles=32, shuffle=True)
+    shuffled = wb.SGAIS(num_islands=4, num_particles=16, shuffle=True)
     result = wb.evidence(wb.zoo.linear.model(), data, shuffled, on_bad_row="skip")
     assert result.diagnostics["rows_skipped"] == 12
     assert abs(result.log_evidence - wb.zoo.linear.log_evidence(twice)) < 1e-4

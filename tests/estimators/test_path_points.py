@@ -10,10 +10,10 @@ MODEL = wb.zoo.gaussian.model()
 ROWS = wb.zoo.gaussian.simulate(60, seed=1)
 NAMES = ("rows", "log_evidence", "std_error", "annealing_steps", "ess", "temperature")
 METHODS = {
-    "sgais": (wb.SGAIS(4, 32), 6),
+    "sgais": (wb.SGAIS(4, 16), 6),
     "published": (wb.SGAIS.published(), 6),
-    "ibis": (wb.IBIS(4, 32), 5),
-    "sequential_sgmcmc": (wb.SequentialSGMCMC(num_particles=32, num_islands=4), 6),
+    "ibis": (wb.IBIS(4, 16), 5),
+    "sequential_sgmcmc": (wb.SequentialSGMCMC(num_particles=16, num_islands=4), 6),
 }
 
 

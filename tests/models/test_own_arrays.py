@@ -15,7 +15,7 @@ from weighbridge.models.own_arrays import with_own_arrays
 
 OFFSET = 2450000.5  # a Julian date: in single precision it is good to a quarter of a day
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
-LIKELY = wb.SMC(num_islands=4, num_particles=32)
+LIKELY = wb.SMC(num_islands=4, num_particles=16)
 
 
 def used_in_single_precision(*arrays):

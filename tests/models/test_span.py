@@ -53,7 +53,7 @@ def both(span, positions):
 def expected(start, stop, positions, store=STORE):
     rows = jax.tree_util.tree_map(lambda leaf: leaf[start:stop], store)
     target = Target(MODEL, (Tempered(rows, 0.7),) if stop > start else ())
-    return jax.vmap(jax.value_and_grad(target))(positions)
+    return jax.jit(jax.vmap(jax.value_and_grad(target)))(positions)
 
 
 SPANS = {
@@ -88,7 +88,7 @@ def test_neither_its_ends_nor_its_rows_are_traced():
 
 def test_the_value_alone_is_the_same():
     span = Span(STORE, 5, 600)
-    value = jax.vmap(Target(MODEL, (Tempered(span, 0.7),)))(PARTICLES)
+    value = jax.jit(jax.vmap(Target(MODEL, (Tempered(span, 0.7),))))(PARTICLES)
     np.testing.assert_allclose(value, both(span, PARTICLES)[0], rtol=1e-13)
 
 
@@ -97,7 +97,8 @@ def test_spans_add_up():
     target = Target(
         MODEL, tuple(Tempered(Span(STORE, *ends), 0.7) for ends in ((0, 33), (33, 700)))
     )
-    np.testing.assert_allclose(jax.vmap(jax.grad(target))(PARTICLES), whole, rtol=1e-11)
+    gradient = jax.jit(jax.vmap(jax.grad(target)))
+    np.testing.assert_allclose(gradient(PARTICLES), whole, rtol=1e-11)
 
 
 def test_it_is_an_exact_term():

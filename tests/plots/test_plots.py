@@ -105,7 +105,9 @@ def test_chunks_without_an_annealing_step_are_shown():
 
 def test_a_tempered_path_shows_evidence_powers_and_ess():
     data = wb.zoo.gaussian.simulate(100, seed=1)
-    result = wb.evidence(wb.zoo.gaussian.model(), data, wb.SMC(num_islands=4), seed=0)
+    result = wb.evidence(
+        wb.zoo.gaussian.model(), data, wb.SMC(num_islands=4, num_particles=16), seed=0
+    )
     figure = result.plot()
     for axes, column in zip(figure.axes, ("log_evidence", "power", "ess"), strict=True):
         steps, heights = axes.lines[0].get_data()

@@ -138,15 +138,19 @@ def test_draws_of_a_mixture_have_its_density(degrees):
         assert abs(ratio.mean() - 1) < SIGMAS * ratio.std() / np.sqrt(num)
 
 
+def learnt(places, log_weight):
+    """A mixture of one component after one step."""
+    tiny = 1e-12  # the share of the component that does not learn
+    before = spread_over(places, 1, tiny)
+    return fitted(statistics_of(places, log_weight, before, None), 400, before, tiny)
+
+
 def test_one_component_learns_the_weighted_mean_and_covariance():
     rng = np.random.default_rng(2)
     places = 3.0 + rng.normal(size=(400, 2)) @ np.array([[1.0, 0.0], [0.5, 0.3]])
     log_weight = 0.3 * rng.normal(size=400)
     with jax.enable_x64(True):
-        tiny = 1e-12  # the share of the component that does not learn
-        before = spread_over(jnp.asarray(places), 1, tiny)
-        found = statistics_of(jnp.asarray(places), jnp.asarray(log_weight), before, None)
-        after = fitted(found, 400, before, tiny)
+        after = jax.jit(learnt)(places, log_weight)
     weight = np.exp(log_weight) / np.exp(log_weight).sum()
     np.testing.assert_allclose(after.mean[0], weight @ places, rtol=1e-6)
     away = places - weight @ places

@@ -152,7 +152,7 @@ def test_json():
 # The numbers of a prior are leaves: one compilation serves both.
 GAUSSIANS = {"near": wb.zoo.gaussian.model(2.0), "far": wb.zoo.gaussian.model(-2.0)}
 DATA = wb.zoo.gaussian.simulate(120, seed=1)
-SGAIS = wb.SGAIS(num_islands=4, num_particles=8, chunk_size=50)
+SGAIS = wb.SGAIS(num_islands=4, num_particles=16, chunk_size=50)
 SMC = wb.SMC(num_islands=4, num_particles=16)
 
 
@@ -316,7 +316,7 @@ def test_the_figure_shows_how_the_factors_came_about():
     assert heights[-1] == pytest.approx(path["far"] - path["near"])
     # Powers of different likelihoods are no common path; other chunks may share no rows.
     assert len(compare(GAUSSIANS, DATA, SMC).plot().axes) == 2
-    other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 8, chunk_size=33))
+    other = wb.evidence(GAUSSIANS["far"], DATA, wb.SGAIS(4, 16, chunk_size=33))
     mixed = compare({"near": table.results["near"], "far": other})
     assert len(mixed.plot().axes) == 2
 

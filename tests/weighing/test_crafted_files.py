@@ -12,8 +12,8 @@ from weighbridge.core import checkpoint_file
 
 MODEL = wb.zoo.gaussian.model()
 MODELS = {"a": MODEL, "b": wb.zoo.gaussian.model(prior_mean=1.0)}
-SMALL = wb.SGAIS(num_islands=2, num_particles=8)
-IBIS = wb.IBIS(num_islands=2, num_particles=8)
+SMALL = wb.SGAIS(num_islands=4, num_particles=16)
+IBIS = wb.IBIS(num_islands=4, num_particles=16)
 ROWS = wb.zoo.gaussian.simulate(40, seed=1)
 LOOKS = wb.Changes(policy="restart", min_rows=5, window=20)
 COMPETES = wb.Changes(compete=True, min_rows=5, window=20)

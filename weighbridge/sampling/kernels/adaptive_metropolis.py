@@ -119,8 +119,9 @@ class AdaptiveMetropolis(Kernel):
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = AdaptiveMetropolis()
-    >>> state = kernel.init(jnp.zeros(2), lambda u: -0.5 * jnp.sum(u**2))
-    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> density = lambda u: -0.5 * jnp.sum(u**2)
+    >>> state = jax.jit(lambda start: kernel.init(start, density))(jnp.zeros(2))
+    >>> state, info = jax.jit(lambda key: kernel.step(key, state, density))(jax.random.key(0))
     >>> state.root.shape, int(state.num_steps)
     ((2, 2), 1)
     """

@@ -84,7 +84,8 @@ class Gibbs(Kernel):
     >>> kernel = Gibbs({"mu": mu, "b": wb.Metropolis(2.0)})
     >>> from weighbridge.models.targets.rows import Rows
     >>> target = Target(model, (Rows(np.array([1.0, 2.0]), np.ones(2)),))
-    >>> state, info = kernel.step(jax.random.key(0), kernel.init(jnp.zeros(2), target), target)
+    >>> state = jax.jit(lambda start: kernel.init(start, target))(jnp.zeros(2))
+    >>> state, info = jax.jit(lambda key: kernel.step(key, state, target))(jax.random.key(0))
     >>> state.position.shape, int(info.undefined)
     ((2,), 0)
     """

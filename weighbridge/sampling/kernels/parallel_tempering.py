@@ -96,8 +96,9 @@ class ParallelTempering(OnLadder):
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = ParallelTempering(HMC(0.5, 5), powers=(1.0, 0.3, 0.1))
-    >>> state = kernel.init(jnp.zeros(2), lambda u: -0.5 * jnp.sum(u**2))
-    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> density = lambda u: -0.5 * jnp.sum(u**2)
+    >>> state = jax.jit(lambda start: kernel.init(start, density))(jnp.zeros(2))
+    >>> state, info = jax.jit(lambda key: kernel.step(key, state, density))(jax.random.key(0))
     >>> state.position.shape, info.swap_acceptance.shape
     ((2,), (2,))
     """

@@ -92,8 +92,9 @@ class PopulationMonteCarlo(Kernel):
     >>> import jax, jax.numpy as jnp
     >>> kernel = PopulationMonteCarlo(num_components=2)
     >>> walkers = 2 * jax.random.normal(jax.random.key(1), (kernel.num_walkers(1), 1))
-    >>> state = kernel.init(walkers, lambda u: -0.5 * jnp.sum(u**2))
-    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> density = lambda u: -0.5 * jnp.sum(u**2)
+    >>> state = jax.jit(lambda start: kernel.init(start, density))(walkers)
+    >>> state, info = jax.jit(lambda key: kernel.step(key, state, density))(jax.random.key(0))
     >>> state.position.shape, bool(0 < info.perplexity <= 1)
     ((256, 1), True)
     """

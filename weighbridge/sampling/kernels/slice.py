@@ -133,8 +133,9 @@ class Slice(Kernel):
 
     >>> import jax, jax.numpy as jnp
     >>> kernel = Slice(2.0)
-    >>> state = kernel.init(jnp.zeros(2), lambda u: -0.5 * jnp.sum(u**2))
-    >>> state, info = kernel.step(jax.random.key(0), state, lambda u: -0.5 * jnp.sum(u**2))
+    >>> density = lambda u: -0.5 * jnp.sum(u**2)
+    >>> state = jax.jit(lambda start: kernel.init(start, density))(jnp.zeros(2))
+    >>> state, info = jax.jit(lambda key: kernel.step(key, state, density))(jax.random.key(0))
     >>> int(info.acceptance), bool(jnp.any(state.position != 0))
     (1, True)
     """
