@@ -7,6 +7,7 @@ tuning after it are computed on the host.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -99,7 +100,7 @@ def confined(path: Path, before: Tally, after: Tally) -> Tally:
     return after._replace(state=jax.tree_util.tree_map(choose, after.state, before.state))
 
 
-class Adaptive:
+class Adaptive(ABC):
     """Base class of movers that tune themselves.
 
     The metric of an island is the covariance of particles of other islands, shrunk towards its
@@ -117,27 +118,27 @@ class Adaptive:
     # A lower acceptance is flagged.
     low_acceptance: ClassVar[float] = MIN_MOVE_ACCEPTANCE
 
+    @abstractmethod
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """The state of all particles, with their positions and log densities."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(
         self, key: Array, index: Array, tally: Tally, setting: Setting, path: Path, power: Array
     ) -> Tally:
         """One move of all particles, and the step size tuned by it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first_step_size(self) -> Number:
         """The step size of the first move."""
-        raise NotImplementedError
 
+    @abstractmethod
     def most_moves(self, dimension: int) -> Number:
         """The largest number of moves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tuned(self, step_size: Number, num_moves: Number) -> Self:
         """The mover for the next power."""
-        raise NotImplementedError
 
     def roaming(self, dimension: int) -> Self:
         """The largest number of moves, to detect a drift of the particles."""
