@@ -42,6 +42,19 @@ def test_calibrated_over_seeds():
     assert all(result.status is wb.Status.OK for result in results)
 
 
+def test_moves_after_every_row():
+    """Algorithm 7: one stage for each row, and resampling only where the weights degenerate."""
+    data = DATA[:30]
+    method = dataclasses.replace(SMALL, move_every_row=True)
+    results = [wb.evidence(GAUSSIAN, data, method, seed=seed) for seed in (1, 2, 3)]
+    for result in results:
+        assert abs(score(result, wb.zoo.gaussian.log_evidence(data))) < BOUND
+        assert result.diagnostics["num_stages"] == len(data)
+        assert result.trace.rows.tolist() == list(range(1, len(data) + 1))
+    # Some stages carry uneven weights on.
+    assert min(results[0].trace.ess) < 30
+
+
 def test_linear_regression():
     data = wb.zoo.linear.simulate(1000, num_features=3, seed=4)
     exact = wb.zoo.linear.log_evidence(data)

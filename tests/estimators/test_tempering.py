@@ -79,6 +79,51 @@ def test_fixed_schedules_of_ais():
         assert abs(result.log_evidence - exact) < BOUND * result.std_error
 
 
+def test_a_schedule_of_ones_own_and_the_incremental_ess():
+    model, data = wb.zoo.gaussian.model(), wb.zoo.gaussian.simulate(50, seed=1)
+    exact = wb.zoo.gaussian.log_evidence(data)
+    powers = tuple(np.geomspace(1e-4, 1.0, 60))
+    incremental = wb.AIS(ess="incremental", **SMALL)
+    for method in (wb.AIS(path=powers, **SMALL), incremental):
+        for seed in SEEDS:
+            result = wb.evidence(model, data, method, seed=seed)
+            assert abs(result.log_evidence - exact) < BOUND * result.std_error
+    assert wb.evidence(model, data, wb.AIS(path=list(powers), **SMALL)).trace.power.tolist() == [
+        *powers
+    ]
+    # The target is met by the incremental weights, whatever the weights before.
+    ess = wb.evidence(model, data, incremental).trace.ess
+    np.testing.assert_allclose(ess[:-1], 0.98 * 32, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "path", [(), (0.5,), (0.0, 1.0), (0.7, 0.3, 1.0), (0.1, 2.0), 3.0, "steep"]
+)
+def test_a_path_of_ais_rises_to_one(path):
+    with pytest.raises(wb.MethodError, match="path"):
+        wb.AIS(path=path)
+
+
+def test_the_trace_has_the_moments_of_the_log_likelihood():
+    """For the mean of a Gaussian they are known at every power."""
+    model, data = wb.zoo.gaussian.model(), wb.zoo.gaussian.simulate(100, seed=1)
+    count, num_particles = len(data), 16 * 64
+    for seed in SEEDS:
+        trace = wb.evidence(model, data, wb.SMC(), seed=seed).trace
+        precision = 1 + trace.power * count
+        centre = trace.power * data.sum() / precision
+        offset = data.sum() - count * centre
+        square = ((data - centre[:, None]) ** 2).sum(axis=1)
+        mean = -0.5 * (square + count / precision) - 0.5 * count * math.log(2 * math.pi)
+        variance = offset**2 / precision + 0.5 * (count / precision) ** 2
+        # Resampling leaves a few independent particles for each distinct one: count a tenth.
+        error = np.sqrt(variance / (0.1 * num_particles))
+        np.testing.assert_array_less(np.abs(trace.log_likelihood_mean - mean), BOUND * error)
+        ratio = trace.log_likelihood_variance / variance
+        assert np.all((ratio > 0.5) & (ratio < 1.6))
+        assert trace.power[-1] == 1.0
+
+
 def test_the_genealogy_gives_a_second_opinion_on_the_error():
     model, data, _ = PROBLEMS["beta"]
     result = wb.evidence(model, data, METHODS["smc-multinomial"], seed=1)

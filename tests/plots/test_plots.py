@@ -108,13 +108,18 @@ def test_a_tempered_path_shows_evidence_powers_and_ess():
     result = wb.evidence(
         wb.zoo.gaussian.model(), data, wb.SMC(num_islands=4, num_particles=16), seed=0
     )
-    figure = result.plot()
-    for axes, column in zip(figure.axes, ("log_evidence", "power", "ess"), strict=True):
+    figure, trace = result.plot(), result.trace
+    heat = trace.power**2 * trace.log_likelihood_variance
+    shown = (trace.log_evidence, trace.power, trace.ess, heat)
+    for axes, column in zip(figure.axes, shown, strict=True):
         steps, heights = axes.lines[0].get_data()
-        np.testing.assert_array_equal(steps, result.trace.annealing_steps)
-        np.testing.assert_array_equal(heights, result.trace[column])
+        np.testing.assert_array_equal(steps, trace.annealing_steps)
+        np.testing.assert_array_equal(heights, column)
     assert figure.axes[1].get_yscale() == "log"
-    assert figure.axes[2].get_xlabel() == "annealing step"
+    assert figure.axes[3].get_xlabel() == "annealing step"
+    # A path without these moments, of a saved result of before, has three panels.
+    older = Trace(**{name: trace[name] for name in ("power", "log_evidence", "ess")})
+    assert len(plot_paths({"a": older}).axes) == 3
 
 
 # --- the posterior ---------------------------------------------------------------------------

@@ -38,8 +38,10 @@ def plot_paths(
     """The paths of several models: along the rows seen, the annealing steps, or the points.
 
     For runs that take rows as they come: log evidence per row, annealing steps, and ESS if known.
-    For runs that temper all the data: log evidence so far, power, and ESS. For other methods: log
-    evidence, and up to two of the other columns that all traces have.
+    For runs that temper all the data: log evidence so far, power, ESS, and the variance of power x
+    log-likelihood if known. The variance is about half the number of parameters that the data
+    determine; a peak far above shows a phase transition, at which tempering may fail. For other
+    methods: log evidence, and up to two of the other columns that all traces have.
 
     Args:
         traces: for each name, columns ``rows``, ``log_evidence``, ``annealing_steps`` and maybe
@@ -80,10 +82,13 @@ def plot_paths(
 
 
 def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None) -> Figure:
-    drawn = _stacked(axes, 3)
+    shows_heat = all("log_likelihood_variance" in trace for trace in traces.values())
+    drawn = _stacked(axes, 4 if shows_heat else 3)
     for (name, trace), style in zip(traces.items(), styles(len(traces))):
         steps = np.arange(1, len(trace["power"]) + 1)
         heights = [trace["log_evidence"], trace["power"], trace["ess"]]
+        if shows_heat:
+            heights.append(trace["power"] ** 2 * trace["log_likelihood_variance"])
         _draw_lines(drawn.flat, steps, heights, "path" if answer else name, style)
     if answer is not None:
         _draw_level(drawn.flat[0], answer)
@@ -92,9 +97,12 @@ def _plot_tempering(traces: Traces, answer: Answer | None, axes: Surface | None)
     drawn.flat[1].set_yscale("log")
     drawn.flat[2].set_ylabel("ESS of the step,\nper island")
     from_zero(drawn.flat[2])
-    drawn.flat[2].set_xlabel("annealing step")
+    if shows_heat:
+        drawn.flat[3].set_ylabel("variance of\npower x log-likelihood")
+        from_zero(drawn.flat[3])
+    drawn.flat[-1].set_xlabel("annealing step")
     figure = _finish(drawn, list(traces), answer)
-    whole_numbers(drawn.flat[2].xaxis)
+    whole_numbers(drawn.flat[-1].xaxis)
     return figure
 
 

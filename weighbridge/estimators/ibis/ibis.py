@@ -38,6 +38,9 @@ class IBIS(SequentialMethod):
             of the particles.
         moves: how particles move, as in ``SMC``; by default ``AdaptiveHMC()``.
         resampling: systematic, stratified, multinomial or residual.
+        move_every_row: move the particles after every row, and resample only where the weights
+            degenerate, as in algorithm 7. This costs far more, since every move uses all rows so
+            far, and gains little.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(100, seed=1)
@@ -51,6 +54,7 @@ class IBIS(SequentialMethod):
     target_ess: float = 0.5
     moves: Moves | None = None
     resampling: str = "systematic"
+    move_every_row: bool = False
 
     counts: ClassVar[tuple[str, ...]] = COUNTS
     chunk_size: ClassVar[int] = 1000  # where a stream is cut does not matter here

@@ -148,6 +148,8 @@ class IBISRun:
                 raise UnboundedError(self.cloud.position).at_rows(self.model, rows, first_row)
             count = min(int(ahead.num_taken), size - taken)
             degenerate = taken + count < size
+            if self.method.move_every_row:
+                count, degenerate = 1, True
             if degenerate and first_row + taken + count == self.moved_rows:
                 count = 1  # the next row alone degenerates the weights, and will be tempered
             undefined = int(np.asarray(ahead.undefined)[taken : taken + count].sum())
@@ -189,11 +191,15 @@ class IBISRun:
                 self.cloud,
                 lambda _: path,
                 mover,
-                Settings(self.method.target_ess, resample_below=ALWAYS),
+                Settings(self.method.target_ess, self._resample_below()),
                 resampling=self.method.resampling,
             )
         except UnboundedError as error:
             raise error.at_rows(self.model, store, 0) from None
+
+    def _resample_below(self) -> float:
+        """A stage begins with degenerate weights, unless there is one after every row."""
+        return self.method.target_ess if self.method.move_every_row else ALWAYS
 
     def _settle(self, outcome: Annealed, stop: int) -> None:
         """Take over the particles of a stage; they now represent all rows before ``stop``."""

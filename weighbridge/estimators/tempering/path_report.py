@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from weighbridge.core.islands import combine_islands
+from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
+from weighbridge.estimators.annealing.path import Path, evaluate_chunk
+from weighbridge.estimators.annealing.reweighting import moments
 from weighbridge.models.targets.host import HostLikelihood
 from weighbridge.results.trace import Trace
 
@@ -21,10 +24,18 @@ ONE_BY_ONE = (
 )
 
 
-def trace_of(outcome: Annealed, count: int) -> Trace:
-    """The path as a trace, one point for each power."""
+def trace_of(outcome: Annealed, path: Path, count: int) -> Trace:
+    """The path as a trace, one point for each power.
+
+    It has mean and variance of the log-likelihood under the density of each power, averaged over
+    islands. The info of a step has those of the power before it, so they come from the next step,
+    and for the last power from the particles themselves.
+    """
     steps = outcome.steps
     combined = [combine_islands(np.asarray(step.log_evidence)) for step in steps]
+    found = [(step.mean, step.variance) for step in steps[1:]]
+    found.append(final_moments(path, outcome.cloud))
+    means, variances = np.mean(found, axis=2).T
     return Trace(
         rows=np.full(len(steps), float(count)),
         power=np.array(outcome.powers[1:]),
@@ -32,7 +43,18 @@ def trace_of(outcome: Annealed, count: int) -> Trace:
         std_error=np.array([c.std_error for c in combined]),
         annealing_steps=np.arange(1.0, len(steps) + 1),
         ess=np.array([step.ess.mean() for step in steps]),
+        log_likelihood_mean=means,
+        log_likelihood_variance=variances,
     )
+
+
+def final_moments(path: Path, cloud: Cloud) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the log-likelihood over the particles of each island."""
+    if isinstance(path.chunk, HostLikelihood):
+        values = path.chunk.of_cloud(path.model, cloud.position)
+    else:
+        values = evaluate_chunk(path, cloud.position)
+    return moments(values, cloud.log_weight)
 
 
 def counts(outcome: Annealed) -> dict[str, int]:

@@ -90,6 +90,11 @@ class Tempering(BatchMethod):
         """Number of states of a chain; more than 1 for waste-free resampling."""
         return 1
 
+    @property
+    def conditional(self) -> float:
+        """Whether the ESS includes the carried weights (1) or only the incremental ones (0)."""
+        return 1.0
+
     def resampling_scheme(self) -> str:
         """Name of the resampling scheme."""
         return "systematic"
@@ -149,7 +154,7 @@ class Tempering(BatchMethod):
                     cloud=prepared.cloud,
                     path_at=lambda _: prepared.path(),
                     mover=prepared.mover,
-                    settings=Settings(self.target_ess, self.resample_below),
+                    settings=Settings(self.target_ess, self.resample_below, self.conditional),
                     schedule=self.schedule(),
                     max_steps=self.max_annealing_steps,
                     report=report,
@@ -173,7 +178,7 @@ class Tempering(BatchMethod):
             std_error=decision.std_error,
             num_observations=prepared.num_observations,
             method=self.name,
-            trace=trace_of(outcome, prepared.num_observations),
+            trace=trace_of(outcome, prepared.path_beyond(), prepared.num_observations),
             samples=samples,
             log_weights=log_weights,
             diagnostics={
@@ -206,7 +211,7 @@ class Tempering(BatchMethod):
             std_error=math.nan,
             num_observations=prepared.num_observations,
             method=self.name,
-            trace=trace_of(outcome, prepared.num_observations),
+            trace=trace_of(outcome, prepared.path_beyond(), prepared.num_observations),
             samples=samples,
             log_weights=log_weights,
             diagnostics={

@@ -10,12 +10,10 @@ import numpy as np
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined, combine_islands, combine_logs
-from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
-from weighbridge.estimators.annealing.path import Path, evaluate_chunk
-from weighbridge.estimators.annealing.reweighting import moments
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.tempering.path_report import final_moments
 from weighbridge.estimators.tempering.tempering import Tempering
-from weighbridge.models.targets.host import HostLikelihood
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Thermodynamic(Tempering):
         """Integrate along the path, or add up the log ratios of the stepping stones."""
         if self.rule == "stepping_stones":
             return np.asarray(np.sum([step.log_increment for step in outcome.steps], axis=0))
-        last = _final_moments(path, outcome.cloud)
+        last = final_moments(path, outcome.cloud)
         means = np.array([*(step.mean for step in outcome.steps), last[0]])
         variances = np.array([*(step.variance for step in outcome.steps), last[1]])
         width = np.diff(outcome.powers)[:, None]
@@ -69,11 +67,3 @@ class Thermodynamic(Tempering):
             return combined
         gap = combine_islands(islands).log_evidence - combined.log_evidence
         return combined._replace(std_error=math.hypot(combined.std_error, gap))
-
-
-def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
-    if isinstance(path.chunk, HostLikelihood):
-        values = path.chunk.of_cloud(path.model, cloud.position)
-    else:
-        values = evaluate_chunk(path, cloud.position)
-    return np.asarray(moments(values, cloud.log_weight))
