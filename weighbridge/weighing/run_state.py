@@ -48,11 +48,11 @@ def describe_method(method: Any) -> str:
     return hashlib.sha256(repr((structure, numbers)).encode()).hexdigest()[:16]
 
 
-def check_identity(path: Path, saved: Any, model: Model, method: Any, whose: str = "") -> None:
+def check_identity(file: Path, saved: Any, model: Model, method: Any, whose: str = "") -> None:
     """Refuse a run that was saved with another model or another method.
 
     Args:
-        path: the file, for the message.
+        file: the file, for the message.
         saved: the result of ``identity`` when the run was saved.
         model: the model that it must have.
         method: the method that it must have.
@@ -63,12 +63,12 @@ def check_identity(path: Path, saved: Any, model: Model, method: Any, whose: str
     about = f" of {whose!r}" if whose else ""
     if found.get("model") != wanted["model"]:
         raise CheckpointError(
-            f"{path} was saved with another model{about} (another prior or log-likelihood). Load "
+            f"{file} was saved with another model{about} (another prior or log-likelihood). Load "
             "it with the model it was saved with, or start a new run."
         )
     if found.get("method") != wanted["method"]:
         raise CheckpointError(
-            f"{path} was saved with another method{about} or other settings. Give load the method "
+            f"{file} was saved with another method{about} or other settings. Give load the method "
             "it was saved with."
         )
 
@@ -229,12 +229,12 @@ def check_table(
 
 
 def row_policy(
-    path: Path, saved: Any, on_bad_row: RowPolicy | None, quarantine: str | Path | None
+    file: Path, saved: Any, on_bad_row: RowPolicy | None, quarantine: str | Path | None
 ) -> RowPolicy:
     """What to do with bad rows: as the caller asks, or else as before."""
     chosen: RowPolicy = saved if on_bad_row is None else on_bad_row
     if chosen == "quarantine" and quarantine is None:
         raise CheckpointError(
-            f"The run in {path} writes bad rows to a file: name the file again (quarantine=PATH)."
+            f"The run in {file} writes bad rows to a file: name the file again (quarantine=PATH)."
         )
     return chosen

@@ -84,7 +84,7 @@ def check_comparison(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
 
 
 def check_entrants(
-    path: Path,
+    file: Path,
     plain: Mapping[str, Any],
     models: Mapping[str, Model],
     methods: Mapping[str, str | Method],
@@ -92,7 +92,7 @@ def check_entrants(
     """Raise an error if the saved comparison has other models or methods.
 
     Args:
-        path: the file, for the message.
+        file: the file, for the message.
         plain: the plain values from ``entrants_state``, as saved.
         models: the expected models.
         methods: the expected methods.
@@ -105,11 +105,11 @@ def check_entrants(
     own = [name for name in entries if name not in parents]
     if set(own) != set(models):
         raise CheckpointError(
-            f"{path} was saved with the models {own}, not {list(models)}. Load it with those."
+            f"{file} was saved with the models {own}, not {list(models)}. Load it with those."
         )
     for name, entry in entries.items():
         root = parents.get(name, name)
-        check_identity(path, entry, models[root], resolve_sequential(methods[root]), name)
+        check_identity(file, entry, models[root], resolve_sequential(methods[root]), name)
     return {name: entries[name]["prior_odds"] for name in own}
 
 
