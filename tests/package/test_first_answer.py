@@ -11,7 +11,7 @@ import pytest
 MOST_PROGRAMS = {
     "smc": 6,
     "sgais": 6,
-    "ibis": 11,
+    "ibis": 10,
     "thermodynamic": 7,
     "nuts": 5,
     "online": 6,
