@@ -25,7 +25,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Look for unused objects less often, and never among modules: a tenth of the time."""
+    """Look for unused objects less often, and never among modules: tracing makes very many."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 

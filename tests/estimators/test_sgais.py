@@ -555,6 +555,7 @@ def test_seven_components_of_three_clusters():
         assert result.std_error < 0.5
 
 
+@pytest.mark.long
 def test_a_mixture_on_anchored_batches():
     data = wb.zoo.mixture.simulate(1500, num_components=2, num_features=1, seed=1)
     truth = wb.zoo.mixture.simulate_parameters(num_components=2, num_features=1, seed=1)

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.core import checkpoint_file
+from weighbridge.core import checkpoint_file, compilation
 from weighbridge.weighing.online import SCHEMA
 
 SMALL = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50)
@@ -176,8 +176,12 @@ def test_another_process_resumes_bit_for_bit(tmp_path):
     whole = wb.Online(GAUSSIAN, SMALL, seed=np.int64(4))
     whole.update(DATA[:70])
     whole.save(path)
+    # Compiled as in this process (see conftest.py): other machine code rounds in another way.
     program = (
         "import sys, weighbridge as wb\n"
+        "from weighbridge.core import compilation\n"
+        f"compilation.QUICK_TO_COMPILE.update({compilation.QUICK_TO_COMPILE})\n"
+        f"compilation.QUICK_TO_RUN.update({compilation.QUICK_TO_RUN})\n"
         "method = wb.SGAIS(num_islands=16, num_particles=16, chunk_size=50)\n"
         "online = wb.Online.load(sys.argv[1], wb.zoo.gaussian.model(), method)\n"
         "online.update(wb.zoo.gaussian.simulate(300, seed=1)[70:260])\n"
