@@ -1,0 +1,84 @@
+"""The metric of moves in many dimensions: a diagonal and a few directions, from few particles."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weighbridge.sampling.kernels.parts.scale import LowRank
+
+# With fewer particles for each dimension than this, a full covariance matrix is mostly noise.
+ENOUGH_PARTICLES = 4
+# Directions of a low-rank metric: each costs as much in a move as two more coordinates.
+NUM_DIRECTIONS = 8
+# A direction counts if its variance exceeds the largest one of pure noise by this factor.
+ABOVE_NOISE = 1.1
+
+
+def is_dense(dimension: int, num_particles: int) -> bool:
+    """Whether this many particles (of all islands) support a full matrix.
+
+    >>> is_dense(200, 1024), is_dense(500, 1024)
+    (True, False)
+    """
+    return num_particles >= ENOUGH_PARTICLES * dimension
+
+
+def low_rank_scale(position: np.ndarray, share: np.ndarray) -> LowRank:
+    r"""A square root of the covariance of particles that are few for their dimension.
+
+    The particles are divided by their standard deviations. Of their correlation matrix only the
+    eigenvalues above those of pure noise are kept. For D independent coordinates and N particles,
+    noise reaches
+
+    .. math:: (1 + \sqrt{\gamma})^2, \qquad \gamma = D / N
+
+    An eigenvalue a above it belongs to a variance b that is smaller,
+
+    .. math:: a = b \Bigl( 1 + \frac{\gamma}{b - 1} \Bigr), \qquad
+              b = \tfrac12 \bigl( a + 1 - \gamma + \sqrt{(a + 1 - \gamma)^2 - 4 a} \bigr)
+
+    Narrow directions are not found: with fewer particles than dimensions there are always
+    directions in which the particles do not vary at all. Donoho, Gavish & Johnstone (2018), Annals
+    of Statistics 46:1742-1778.
+
+    Args:
+        position: particles x coordinates.
+        share: weights of the particles, which add up to 1.
+
+    Returns:
+        The scale, with ``NUM_DIRECTIONS`` directions; those that are not used have stretch 1.
+
+    >>> numbers = np.random.default_rng(0)
+    >>> position = numbers.standard_normal((300, 500))
+    >>> position += 3 * numbers.standard_normal((300, 1))  # all coordinates vary together
+    >>> scale = low_rank_scale(position, np.full(300, 1 / 300))
+    >>> bool(scale.stretch[0] > 10), bool(np.all(scale.stretch[1:] == 1))
+    (True, True)
+    """
+    used = share > 0
+    position, share = position[used], share[used] / share[used].sum()
+    deviation = position - share @ position
+    variance = share @ deviation**2
+    diagonal = np.sqrt(np.where(variance > 0, variance, 1.0))
+    # Copies from resampling count once.
+    effective = min(1.0 / np.sum(share**2), float(len(np.unique(position[:, 0]))))
+    dimension = position.shape[1]
+    num_directions = min(NUM_DIRECTIONS, dimension)
+    directions, stretch = np.zeros((dimension, num_directions)), np.ones(num_directions)
+    if effective < 2:
+        return LowRank(diagonal, directions, stretch)
+    rows = np.sqrt(share)[:, None] * deviation / diagonal
+    # The eigenvectors of the particles' products, which are fewer than the coordinates.
+    eigenvalues, vectors = np.linalg.eigh(rows @ rows.T)
+    gamma = dimension / effective
+    edge = ABOVE_NOISE * (1 + math.sqrt(gamma)) ** 2
+    order = np.argsort(eigenvalues)[::-1][:num_directions]
+    for place, index in enumerate(order[eigenvalues[order] > edge]):
+        observed = float(eigenvalues[index])
+        sum_ = observed + 1 - gamma
+        true = 0.5 * (sum_ + math.sqrt(max(sum_**2 - 4 * observed, 0.0)))
+        directions[:, place] = vectors[:, index] @ rows / math.sqrt(observed)
+        stretch[place] = math.sqrt(true)
+    return LowRank(diagonal, directions, stretch)
