@@ -103,6 +103,28 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
     return Combined(log_evidence, math.hypot(widened, rounding_error(log_evidence)), spread)
 
 
+def dimension_bias(variance: float, dimension: int, num_particles: int) -> float:
+    r"""How far all islands may be too low together, in many dimensions, in nats.
+
+    The mean of Z exceeds the typical Z of an island by a factor that is estimated from the spread s
+    of the islands: :math:`s^2 / 2` nats, if log Z is normal. In an island with fewer particles than
+    parameters the particles do not span the space, and log Z is not normal: few islands find
+    much, most find little, and 16 islands see too few of the former. The correction is then taken
+    to be as uncertain as it is large. More islands do not reduce this much, so it is a bias.
+
+    Args:
+        variance: s^2, of the log evidence of one island.
+        dimension: number of parameters.
+        num_particles: particles of an island.
+
+    >>> dimension_bias(2.0, 500, 64), dimension_bias(2.0, 20, 64)
+    (1.0, 0.0)
+    """
+    if dimension <= num_particles or not math.isfinite(variance):
+        return 0.0
+    return 0.5 * variance
+
+
 def combine_logs(log_evidences: np.ndarray) -> Combined:
     """Combine independent estimates of log Z itself: their mean and its standard error.
 
