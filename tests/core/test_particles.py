@@ -41,7 +41,7 @@ def doubles():
 
 def logs(weights):
     with np.errstate(divide="ignore"):
-        return jnp.asarray(np.log(weights))
+        return np.log(weights)
 
 
 # --- effective sample size and mean -------------------------------------------------------
@@ -79,26 +79,29 @@ def test_log_mean_exp():
 # --- resampling ------------------------------------------------------------------------------
 
 
-def resample_all(scheme, keys, log_weights):
-    """Indices of the survivors, [cases, keys, particles]."""
-    of_keys = jax.vmap(RESAMPLING[scheme], (0, None))
-    return np.asarray(jax.jit(jax.vmap(of_keys, (None, 0)))(keys, log_weights))
+def resample_all(scheme, num_draws, log_weights):
+    """Indices of the survivors, [cases, draws, particles]; all cases have the same numbers."""
+    shape = (num_draws, log_weights.shape[-1])
+    return np.stack(
+        [
+            RESAMPLING[scheme](np.random.default_rng(3), np.broadcast_to(case, shape))
+            for case in np.asarray(log_weights)
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
 def counts():
     """Copies of each particle, for many keys: [NUM_KEYS, particles], once per scheme and case."""
     found = {}
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(3), NUM_KEYS)
-        weights = jnp.stack([logs(case) for case in WEIGHTS.values()])
-        for scheme in RESAMPLING:
-            chosen = resample_all(scheme, keys, weights)
-            assert chosen.shape == (len(weights), NUM_KEYS, 8)
-            assert 0 <= chosen.min() <= chosen.max() < 8
-            for name, of_case in zip(WEIGHTS, chosen):
-                copies = [(of_case == index).sum(axis=1) for index in range(8)]
-                found[scheme, name] = np.stack(copies, axis=1)
+    weights = np.stack([logs(case) for case in WEIGHTS.values()])
+    for scheme in RESAMPLING:
+        chosen = resample_all(scheme, NUM_KEYS, weights)
+        assert chosen.shape == (len(weights), NUM_KEYS, 8)
+        assert 0 <= chosen.min() <= chosen.max() < 8
+        for name, of_case in zip(WEIGHTS, chosen):
+            copies = [(of_case == index).sum(axis=1) for index in range(8)]
+            found[scheme, name] = np.stack(copies, axis=1)
     return found
 
 
@@ -178,8 +181,7 @@ def test_resampling_at_extreme_scales(scheme):
     extreme = np.full(64, -np.inf)
     extreme[:6] = -1e300, -1e6, -690.0, 0.0, -np.inf, -1e300
     log_weights = jnp.asarray(np.stack([plain, plain - 1e6, plain + 1e6, extreme]))
-    keys = jax.random.split(jax.random.key(0), 5)
-    expected, *shifted, of_extreme = resample_all(scheme, keys, log_weights)
+    expected, *shifted, of_extreme = resample_all(scheme, 5, log_weights)
     assert min(len(np.unique(chosen)) for chosen in expected) > 10
     for chosen in shifted:
         # Rounding at 1e6 may move one point across a boundary.
@@ -191,8 +193,7 @@ def test_resampling_at_extreme_scales(scheme):
 def test_many_even_weights_are_each_kept_once(scheme):
     """Rounding of cumulative sums must neither lose the last particle nor run past it."""
     num = 1000
-    keys = jax.random.split(jax.random.key(0), 5)
-    for chosen in resample_all(scheme, keys, jnp.full((1, num), -3.7))[0]:
+    for chosen in resample_all(scheme, 5, np.full((1, num), -3.7))[0]:
         np.testing.assert_array_equal(np.sort(chosen), np.arange(num))
 
 

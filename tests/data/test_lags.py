@@ -12,7 +12,7 @@ from weighbridge.data.cutting import join
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.annealing.step import quick_step
+from weighbridge.estimators.annealing.moves.adaptive import MOVES
 from weighbridge.zoo import autoregressive
 
 pytestmark = pytest.mark.long
@@ -278,9 +278,9 @@ def test_smc_agrees_with_the_exact_evidence():
     assert np.all(np.abs(draws.mean(axis=0) - expected[:2]) < 5 * draws.std(axis=0) / 16)
     assert np.all(np.abs(expected[0] - expected[1]) > 5 * draws.std(axis=0))
     # The same shapes again: nothing is compiled.
-    before = quick_step.num_traces()
+    before = MOVES.num_traces()
     wb.evidence(autoregressive.model(2), wb.lagged(series[::-1], 4), TEMPERED, seed=9)
-    assert quick_step.num_traces() == before
+    assert MOVES.num_traces() == before
 
 
 def test_the_order_of_a_series_is_found():

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.annealing.step import anneal_step
-from weighbridge.estimators.ibis.look_ahead import look_ahead
+from weighbridge.estimators.annealing.moves.adaptive import MOVES
+from weighbridge.estimators.ibis.look_ahead import _row_values, look_ahead
 from weighbridge.estimators.ibis.row_store import FIRST_CAPACITY, Store
 from weighbridge.models.targets.rows import Rows
 
@@ -151,10 +151,10 @@ def test_another_method_is_not_resumed(tmp_path):
 
 def test_more_rows_are_not_traced_again():
     wb.evidence(GAUSSIAN, DATA[:30], SMALL, seed=1)
-    before = anneal_step.num_traces(), look_ahead.num_traces()
+    before = MOVES.num_traces(), _row_values.num_traces()
     wb.evidence(GAUSSIAN, DATA, dataclasses.replace(SMALL, target_ess=0.4), seed=2)
     wb.evidence(GAUSSIAN, wb.zoo.gaussian.simulate(2000, seed=9), SMALL, seed=2)
-    assert (anneal_step.num_traces(), look_ahead.num_traces()) == before
+    assert (MOVES.num_traces(), _row_values.num_traces()) == before
 
 
 def test_looking_ahead_stops_before_the_weights_degenerate():

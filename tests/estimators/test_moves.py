@@ -12,13 +12,9 @@ import pytest
 import weighbridge as wb
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import anneal
-from weighbridge.estimators.annealing.moves.adaptive import (
-    memory,
-    others_scale,
-    particle_scale,
-    remembered,
-)
+from weighbridge.estimators.annealing.moves.forgetting import memory, remembered
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, average
+from weighbridge.estimators.annealing.moves.scales import others_scale, particle_scale
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.models.targets.rows import Rows
@@ -166,7 +162,8 @@ def test_the_next_moves_are_as_many_as_would_have_been_enough(outcomes):
         assert [int(step.moves.num_moves) for step in outcome.steps] == [4, *following[:-1]]
         assert int(outcome.mover.num_moves) == following[-1]
         assert len(set(following)) > 1
-        assert np.mean([float(step.moves.correlation) for step in outcome.steps]) < 0.2
+    correlations = [step.moves.correlation for outcome in outcomes for step in outcome.steps]
+    assert np.mean(correlations) < 0.2
     bounded = run(0, AdaptiveHMC(num_moves=2, max_moves=2, decorrelated=1e-9))
     assert {int(step.moves.num_moves) for step in bounded.steps} == {2}
 
@@ -222,7 +219,7 @@ def test_changing_numbers_compiles_nothing(compiled, among_impossible):
     before = len(compiled)
     first = run(0, dataclasses.replace(AdaptiveHMC(), dense=False), model=BOUNDED, data=BELOW)
     assert len(first.steps) > 1
-    assert sum("anneal_step" in name for name in compiled[before:]) == 1
+    assert sorted(set(compiled[before:])) == ["jit(_moves)"]
     num_traces, num_compiled = len(TRACES), len(compiled)
     assert num_traces > 0
     run(1, first.mover, model=BOUNDED, data=BELOW / 2)
@@ -247,7 +244,7 @@ def weighted_cloud(dimension=3, num_islands=4, num_particles=12, seed=0):
     log_weight[:, ::5] = -np.inf
     position[:, ::5] = 1e9
     origin = np.broadcast_to(np.arange(num_particles), log_weight.shape)
-    return Cloud(jnp.asarray(position), jnp.asarray(log_weight), jnp.asarray(origin))
+    return Cloud(position, log_weight, origin)
 
 
 def direct_moments(cloud):
@@ -291,7 +288,7 @@ def test_the_metric_at_its_limits():
     # An island without weight counts for nothing.
     dead = np.asarray(cloud.log_weight).copy()
     dead[1] = -np.inf
-    cloud = cloud._replace(log_weight=jnp.asarray(dead))
+    cloud = cloud._replace(log_weight=dead)
     covariance, effective = direct_moments(cloud)
     trust = trust_in(effective, 3)
     root = np.asarray(particle_scale(cloud, dense=True))
@@ -301,7 +298,7 @@ def test_the_metric_at_its_limits():
     position = np.asarray(cloud.position).copy()
     position[..., 1] = 7.0
     position[..., 2] = -3.0 * position[..., 0]
-    cloud = cloud._replace(position=jnp.asarray(position))
+    cloud = cloud._replace(position=position)
     root = np.asarray(particle_scale(cloud, dense=True))
     assert np.isfinite(root).all()
     assert (np.diag(root) > 0).all()
@@ -367,7 +364,7 @@ def test_what_fades_is_told_from_what_stays(num_moves, stays):
         states.append(0.6 * states[-1] + 0.8 * rng.normal(size=shape))
     states = [mode + math.sqrt(1 - stays) * state for state in states]
     alive = np.ones(shape[:2], bool)
-    found = memory(states[0], states[num_moves // 2], states[-1], alive, jnp.asarray(num_moves))
+    found = memory(states[0], states[num_moves // 2], states[-1], alive, num_moves)
     correlation, lingering = (float(np.mean(values)) for values in found)
     # Errors of correlations over 32,000 particles; the rate comes from differences of two of them.
     assert correlation == pytest.approx(stays + (1 - stays) * 0.6**num_moves, abs=0.02)
@@ -379,7 +376,7 @@ def test_where_nothing_moves_nothing_fades():
     start = np.random.default_rng(0).normal(size=(4, 100, 2))
     alive = np.ones((4, 100), bool)
     for num_moves in (1, 2, 5):
-        _, lingering = memory(start, start, start, alive, jnp.asarray(num_moves))
+        _, lingering = memory(start, start, start, alive, num_moves)
         assert np.all(lingering > 0.99)
 
 
@@ -411,13 +408,13 @@ def test_repeated_moves_are_scaled_to_the_rows():
     """At power lambda the step size is that of one row over sqrt(past + lambda chunk)."""
     cloud = draw_cloud(MODEL, jax.random.key(0), np.arange(4), 8)
     path = Path(MODEL, (), Rows(DATA, np.ones(NUM_ROWS)))
-    keys = jax.random.split(jax.random.key(1), 4)
+    key_data = np.arange(8, dtype=np.uint32).reshape(4, 2)
     plain = Repeat(wb.Metropolis(0.05), 3)
     scaled = Repeat(wb.Metropolis(0.05 * 4.0), 3, rows_past=1.0, rows_chunk=30.0)
-    move = jax.jit(lambda mover: mover.move(keys, cloud, path, jnp.asarray(0.5)))
-    first, info, same = move(plain)
-    second, *_ = move(scaled)
+    first, info, same, stable = plain.move(key_data, cloud, path, 0.5)
+    second, *_ = scaled.move(key_data, cloud, path, 0.5)
     np.testing.assert_allclose(first, second, rtol=1e-9)
     assert not np.array_equal(first, cloud.position)
     assert same == plain
     assert info.acceptance.shape == (4,)
+    assert stable.all()

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.estimators.annealing.step import anneal_step
+from weighbridge.estimators.annealing.moves.kernels import REPEATED
 from weighbridge.estimators.protocols import SequentialMethod
 
 pytestmark = pytest.mark.long
@@ -206,12 +206,12 @@ def test_rows_that_nothing_explains_leave_no_trace():
 
 def test_more_rows_are_not_traced_again():
     wb.evidence(GAUSSIAN, DATA[:120], SMALL, seed=1)
-    before = anneal_step.num_traces()
+    before = REPEATED.num_traces()
     wb.evidence(GAUSSIAN, DATA, SMALL, seed=2)
     online = wb.Online(GAUSSIAN, SMALL, seed=1)
     for start in range(0, 60, 15):
         online.update(DATA[start : start + 15])
-    assert anneal_step.num_traces() == before
+    assert REPEATED.num_traces() == before
 
 
 @pytest.mark.parametrize(

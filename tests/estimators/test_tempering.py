@@ -11,7 +11,7 @@ import pytest
 
 import weighbridge as wb
 from benchmarks import problems
-from weighbridge.estimators.annealing.step import quick_step
+from weighbridge.estimators.annealing.moves.adaptive import MOVES
 
 # |z| of a calibrated estimate is Student-t with 15 degrees: beyond 5.5 in one of 20,000 cases.
 BOUND = 5.5
@@ -196,9 +196,9 @@ def test_ais_and_smc_agree_on_the_mixture_of_the_paper(num_rows):
 def test_other_numbers_of_rows_within_an_eighth_compile_nothing():
     model = wb.zoo.gaussian.model()
     wb.evidence(model, wb.zoo.gaussian.simulate(1010, seed=1), wb.SMC(), progress=False)
-    before = quick_step.num_traces()
+    before = MOVES.num_traces()
     wb.evidence(model, wb.zoo.gaussian.simulate(1000, seed=2), wb.SMC(), seed=3, progress=False)
-    assert quick_step.num_traces() == before
+    assert MOVES.num_traces() == before
 
 
 def test_a_copy_of_a_method_moves_as_the_method_does():

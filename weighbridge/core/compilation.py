@@ -78,6 +78,8 @@ QUICK_TO_COMPILE: Options = {
 }
 # Exceptions: large matrices and sums over many rows run up to twice as fast with fusion emitters.
 QUICK_TO_RUN: Options = {"xla_backend_optimization_level": 1}
+# A program that reads at least this many numbers is compiled to run fast, not to compile fast.
+MANY_NUMBERS = 100_000
 
 
 class Program(Generic[Result]):
@@ -134,6 +136,27 @@ def jit(function: Callable[..., Result], **settings: Any) -> Program[Result]:
 def jit_for_speed(function: Callable[..., Result], **settings: Any) -> Program[Result]:
     """Compile a long-running program (sums over rows, chains): about a second more to compile."""
     return Program(function, QUICK_TO_RUN, **settings)
+
+
+class EitherProgram(Generic[Result]):
+    """A program in two forms: one compiles faster, the other runs faster on many numbers.
+
+    >>> twice = EitherProgram(lambda x: 2 * x)
+    >>> twice.for_numbers(10) is twice.quick, twice.for_numbers(10**6) is twice.fast
+    (True, True)
+    """
+
+    def __init__(self, function: Callable[..., Result], **settings: Any) -> None:
+        self.quick: Program[Result] = jit(function, **settings)
+        self.fast: Program[Result] = jit_for_speed(function, **settings)
+
+    def for_numbers(self, count: int) -> Program[Result]:
+        """The form for a program that reads this many numbers in each evaluation."""
+        return self.fast if count >= MANY_NUMBERS else self.quick
+
+    def num_traces(self) -> int:
+        """Number of kinds of arguments used in calls, of both forms."""
+        return self.quick.num_traces() + self.fast.num_traces()
 
 
 @functools.cache

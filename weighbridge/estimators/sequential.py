@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit
@@ -89,7 +88,7 @@ def annealing_steps(run: SequentialRun) -> float:
 
 
 def unexplained(
-    model: Model, position: Array, rows: Rows, first_row: int, *, undefined: bool, draw: str
+    model: Model, position: np.ndarray, rows: Rows, first_row: int, *, undefined: bool, draw: str
 ) -> ModelError:
     """The error for rows that no particle can explain.
 
@@ -151,4 +150,4 @@ def restored_cloud(arrays: Mapping[str, np.ndarray], like: Cloud) -> Cloud:
     """The saved particles; they must have the shapes of ``like``."""
     if any(arrays[name].shape != leaf.shape for name, leaf in like._asdict().items()):
         raise ValueError("the particles have another shape")
-    return Cloud(*(jnp.asarray(arrays[name]) for name in Cloud._fields))
+    return Cloud(*(arrays[name] for name in Cloud._fields))

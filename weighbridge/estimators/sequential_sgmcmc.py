@@ -221,9 +221,9 @@ class SequentialSGMCMCRun(LedgerRun):
         islands, particles = ledger.cloud.log_weight.shape
         draws = found.resample(islands * particles, seed=ledger.seed + ledger.first_island)
         position = _positions(ledger.model, draws).reshape(ledger.cloud.position.shape)
-        log_weight = jnp.full((islands, particles), found.log_evidence)
-        origin = jnp.broadcast_to(jnp.arange(particles), (islands, particles))
-        ledger.cloud = Cloud(position, log_weight, origin)
+        log_weight = np.full((islands, particles), found.log_evidence)
+        origin = np.broadcast_to(np.arange(particles), (islands, particles))
+        ledger.cloud = Cloud(np.asarray(position), log_weight, origin)
         ledger.log_evidences = np.full(islands, found.log_evidence)
         self.start_error, self.start_flags = found.std_error, found.flags
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
@@ -248,7 +248,7 @@ class SequentialSGMCMCRun(LedgerRun):
         alive = np.isfinite(outcome.cloud.log_weight)
         share = np.log(alive.shape[1] / np.maximum(alive.sum(axis=1), 1))
         average = (outcome.steps[-1].log_evidence + share)[:, None]
-        log_weight = jnp.asarray(np.where(alive, average, -np.inf))
+        log_weight = np.where(alive, average, -np.inf)
         return outcome._replace(cloud=outcome.cloud._replace(log_weight=log_weight))
 
     def flags(self) -> tuple[Status, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit
@@ -17,15 +16,17 @@ from weighbridge.models.model import Model
 class Cloud(NamedTuple):
     """Weighted particles of all islands; the mean weight estimates the evidence so far.
 
+    They are NumPy arrays: programs get them as arguments, and everything small is done on the host.
+
     Attributes:
         position: islands x particles x coordinates.
         log_weight: islands x particles.
         origin: for each particle the index of its ancestor among the first particles of its island.
     """
 
-    position: Array
-    log_weight: Array
-    origin: Array
+    position: np.ndarray
+    log_weight: np.ndarray
+    origin: np.ndarray
 
 
 def shares(cloud: Cloud) -> np.ndarray:
@@ -34,7 +35,7 @@ def shares(cloud: Cloud) -> np.ndarray:
     >>> shares(Cloud(np.zeros((2, 2, 1)), np.array([[0.0, 0.0], [-9.0, -np.inf]]), None))
     array([0.25, 0.25, 0.5 , 0.  ])
     """
-    log_weight = np.asarray(cloud.log_weight)
+    log_weight = cloud.log_weight
     highest = log_weight.max(axis=1, keepdims=True)
     weight = np.exp(log_weight - np.where(np.isfinite(highest), highest, 0.0))
     total = weight.sum(axis=1, keepdims=True)
@@ -45,14 +46,14 @@ def shares(cloud: Cloud) -> np.ndarray:
 def centre(cloud: Cloud) -> np.ndarray:
     """The weighted mean of all particles."""
     share = shares(cloud)
-    return np.asarray(share @ np.asarray(cloud.position).reshape(len(share), -1))
+    return np.asarray(share @ cloud.position.reshape(len(share), -1))
 
 
 def stretched(cloud: Cloud, chain_length: int) -> Cloud:
     """Repeat every particle as often as its chain has states."""
     if chain_length == 1:
         return cloud
-    return Cloud(*(jnp.repeat(leaf, chain_length, axis=1) for leaf in cloud))
+    return Cloud(*(np.repeat(leaf, chain_length, axis=1) for leaf in cloud))
 
 
 def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int) -> Cloud:
@@ -63,14 +64,16 @@ def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int
         drawn = random_numbers(high << 32 | low, Stream.PRIOR_DRAWS, island)
         return drawn.integers(0, 2**32, (num_particles, 2), np.uint32)
 
-    return _draw_cloud(model, np.stack([numbers(int(island)) for island in islands]))
+    key_data = np.stack([numbers(int(island)) for island in islands])
+    position = np.asarray(_draw_positions(model, key_data))
+    shape = position.shape[:2]
+    origin = np.broadcast_to(np.arange(shape[1]), shape)
+    return Cloud(position, np.zeros(shape), origin)
 
 
 @jit
-def _draw_cloud(model: Model, key_data: Array) -> Cloud:
+def _draw_positions(model: Model, key_data: Array) -> Array:
     """Draws from the prior; the keys are made on the host to avoid compilation."""
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    position = jax.vmap(jax.vmap(model.draw))(keys)
-    shape = position.shape[:2]
-    origin = jnp.broadcast_to(jnp.arange(shape[1]), shape)
-    return Cloud(position, jnp.zeros(shape), origin)
+    position: Array = jax.vmap(jax.vmap(model.draw))(keys)
+    return position

@@ -1,61 +1,55 @@
 """The annealing step of a model whose likelihood runs in plain Python, on the host.
 
-It is ``anneal_step``, split where the likelihood is needed. The pieces between are compiled. The
-likelihood is called for all particles at a time.
+It is ``anneal_step``, with moves that are split where the likelihood is needed. The pieces between
+are compiled. The likelihood is called for all particles at a time.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud, stretched
-from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo, Setting, Tally, joined
-from weighbridge.estimators.annealing.moves.mover import settle
+from weighbridge.estimators.annealing.moves.adaptive import Setting, Tally, joined
+from weighbridge.estimators.annealing.moves.mover import Moved, settle
 from weighbridge.estimators.annealing.moves.walks import AdaptiveWalk
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings, StepInfo, Weighed, weigh
+from weighbridge.estimators.annealing.step import move_keys
 from weighbridge.models.model import Model
 from weighbridge.models.targets.host import HostLikelihood, as_numpy
 from weighbridge.sampling.kernels.parts.dialogue import Point
 
 
 def host_step(
-    key_data: np.ndarray,
+    numbers: np.random.Generator,
     cloud: Cloud,
     power: float,
     path: Path,
     mover: Any,
     settings: Settings,
+    *,
     resampling: str,
     chain_length: int = 1,
-) -> tuple[Cloud, Array, Any, StepInfo]:
+) -> tuple[Cloud, float, Any, StepInfo]:
     """``anneal_step`` for a path without past whose chunk is a ``HostLikelihood``."""
     likelihood = cast(HostLikelihood, path.chunk)
-    known = likelihood.of_cloud(path.model, cloud.position)
-    weighed = _weigh(
-        key_data, cloud, known, power, settings, resampling=resampling, chain_length=chain_length
-    )
-    start = np.take_along_axis(np.asarray(known), np.asarray(weighed.chosen), axis=1)
-    moved: Array = weighed.cloud.position
-    values: Any = start
-    moves: Any = ()
+    key_data = move_keys(numbers, len(cloud.position))[0]
+    known = np.asarray(likelihood.of_cloud(path.model, cloud.position))
+    weighed = weigh(numbers, cloud, known, power, settings, resampling, chain_length)
+    start, values = weighed.cloud, np.take_along_axis(known, weighed.chosen, axis=1)
+    moved, moves = Moved(start.position, (), mover), values
     if isinstance(mover, AdaptiveWalk):
-        moved, values, moves, mover = _walk(
-            key_data, weighed, start, path.model, likelihood, mover, chain_length
-        )
-    cloud, values, num_diverged = _settle(
-        weighed.cloud, moved, start, values, chain_length=chain_length
-    )
-    likelihood.remember(cloud.position, values)
-    info = weighed.info._replace(num_diverged=num_diverged, moves=moves)
-    return cloud, weighed.power, mover, info
+        moved, moves = _walk(key_data, weighed, values, path.model, mover, likelihood, chain_length)
+    start, values = stretched(start, chain_length), np.repeat(values, chain_length, axis=1)
+    cloud, num_diverged = settle(start, moved.position, None)
+    likelihood.remember(cloud.position, np.where(np.isfinite(start.log_weight), moves, values))
+    info = weighed.info._replace(num_diverged=num_diverged, moves=moved.info)
+    return cloud, weighed.power, moved.mover, info
 
 
 def _walk(
@@ -63,13 +57,17 @@ def _walk(
     weighed: Weighed,
     start: np.ndarray,
     model: Model,
-    likelihood: HostLikelihood,
     mover: AdaptiveWalk,
+    likelihood: HostLikelihood,
     chain_length: int,
-) -> tuple[Array, Array, AdaptiveInfo, AdaptiveWalk]:
-    """The moves at one power: new positions, their log-likelihoods, info, and the tuned mover."""
-    tally, setting = _begin(mover, model, weighed, start, in_chains=chain_length > 1)
-    first, states = tally, [tally.state]
+) -> tuple[Moved, np.ndarray]:
+    """The moves at one power, and the log-likelihoods of the new positions."""
+    cloud = weighed.cloud
+    setting = mover.setting(cloud, weighed.population if chain_length > 1 else cloud)
+    position: Any = cloud.position
+    log_density: Any = np.asarray(_log_prior(model, position)) + weighed.power * start
+    tally = mover.begin(Point(position, log_density, start))
+    states = [tally.state]
     num_moves = int(mover.num_moves) if chain_length == 1 else chain_length - 1
     for index in range(num_moves):
         walk, asked = _propose(mover, model, key_data, index, tally, setting)
@@ -77,10 +75,11 @@ def _walk(
             needed = np.asarray(asked.wanted) & np.isfinite(asked.log_prior)
             values = likelihood.at(as_numpy(model, asked.parameters), needed)
             walk, asked = _tell(mover, model, walk, asked, values, weighed.power)
-        tally = _end(mover, walk, tally, setting).noted(index, num_moves)
+        tally = _end(mover, walk, tally, setting, index, num_moves)
         states = [*states, tally.state] if chain_length > 1 else [tally.state]
-    counted = np.asarray(num_moves, np.asarray(mover.num_moves).dtype)
-    return _conclude(mover, states, first, tally, counted, setting)
+    info, tuned = mover.conclude(cloud, log_density, tally, num_moves)
+    position = joined(np.stack([state.position for state in states]))
+    return Moved(position, info, tuned), joined(np.stack([state.note for state in states]))
 
 
 # --- compiled pieces: none of them contains the likelihood ------------------------------------
@@ -102,28 +101,10 @@ class Question(NamedTuple):
     wanted: Array
 
 
-@partial(jit, static_argnames=("resampling", "chain_length"))
-def _weigh(
-    key_data: Array,
-    cloud: Cloud,
-    known: Array,
-    power: Array,
-    settings: Settings,
-    resampling: str,
-    chain_length: int,
-) -> Weighed:
-    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    return weigh(keys[:, 0], cloud, known, power, settings, resampling, chain_length)
-
-
-@partial(jit, static_argnames="in_chains")
-def _begin(
-    mover: AdaptiveWalk, model: Model, weighed: Weighed, values: Array, in_chains: bool
-) -> tuple[Tally, Setting]:
-    cloud = weighed.cloud
-    _, log_prior = jax.vmap(jax.vmap(model.transform))(cloud.position)
-    point = Point(cloud.position, log_prior + weighed.power * values, values)
-    return mover.begin(point), mover.setting(cloud, weighed.population if in_chains else cloud)
+@jit
+def _log_prior(model: Model, position: Array) -> Array:
+    log_prior: Array = jax.vmap(jax.vmap(model.transform))(position)[1]
+    return log_prior
 
 
 @jit
@@ -135,8 +116,8 @@ def _propose(
     tally: Tally,
     setting: Setting,
 ) -> tuple[Any, Question]:
-    # The key of the first island moves all islands, as in the compiled step.
-    key = jax.random.wrap_key_data(key_data[0, 1], impl="threefry2x32")
+    # The key of the first island moves all islands, as in the compiled moves.
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
     walk = mover.propose(key, index, tally, setting)
     return walk, _question(mover, model, walk)
 
@@ -156,28 +137,7 @@ def _question(mover: AdaptiveWalk, model: Model, walk: Any) -> Question:
 
 
 @jit
-def _end(mover: AdaptiveWalk, walk: Any, tally: Tally, setting: Setting) -> Tally:
-    return mover.settle(walk, tally, setting)
-
-
-@jit
-def _conclude(
-    mover: AdaptiveWalk,
-    states: list[Point],
-    first: Tally,
-    last: Tally,
-    num_moves: Array,
-    setting: Setting,
-) -> tuple[Array, Array, AdaptiveInfo, AdaptiveWalk]:
-    info, tuned = mover.conclude(first, last, num_moves, setting)
-    position = joined(jnp.stack([state.position for state in states]))
-    return position, joined(jnp.stack([state.note for state in states])), info, tuned
-
-
-@partial(jit, static_argnames="chain_length")
-def _settle(
-    start: Cloud, moved: Array, start_values: Array, values: Array, chain_length: int
-) -> tuple[Cloud, Array, Array]:
-    start_values = jnp.repeat(start_values, chain_length, axis=1)
-    cloud, kept, num_diverged = settle(stretched(start, chain_length), moved, None)
-    return cloud, jnp.where(kept, values, start_values), num_diverged
+def _end(
+    mover: AdaptiveWalk, walk: Any, tally: Tally, setting: Setting, index: Array, num_moves: Array
+) -> Tally:
+    return mover.settle(walk, tally, setting).noted(index, num_moves)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.estimators.annealing.cloud import Cloud
@@ -54,8 +53,8 @@ def one_labelling(model: Model, cloud: Cloud, *, agreed: bool = True) -> tuple[C
     position = np.asarray(cloud.position).reshape(-1, model.dimension)
     heaviest = None if agreed else int(np.argmax(np.asarray(cloud.log_weight)))
     reference = find_reference(model, position, heaviest)
-    position = relabelled(model, position, reference).reshape(cloud.position.shape)
-    return cloud._replace(position=jnp.asarray(position)), Cell(model, reference)
+    relabelled_position = relabelled(model, position, reference).reshape(cloud.position.shape)
+    return cloud._replace(position=relabelled_position), Cell(model, reference)
 
 
 class Labels:

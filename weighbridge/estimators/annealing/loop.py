@@ -63,7 +63,7 @@ def anneal(
     start: float = 0.0,
     resampling: str = "systematic",
     max_steps: int = 2000,
-    take_step: Callable[..., tuple[Cloud, Any, Any, StepInfo]] = anneal_step,
+    take_step: Callable[..., tuple[Cloud, float, Any, StepInfo]] = anneal_step,
     report: Report | None = None,
     between: Callable[[Cloud, StepInfo], Cloud] | None = None,
     may_end_early: bool = False,
@@ -75,7 +75,8 @@ def anneal(
     island.
 
     Args:
-        seed: of the whole run; the keys of a step depend on seed, stage, step and islands.
+        seed: of the whole run; the random numbers of a step depend on seed, stage, step and first
+            island.
         stage: number of this path within the run.
         islands: numbers of the islands.
         cloud: particles of all islands.
@@ -86,9 +87,9 @@ def anneal(
         start: current power of the particles.
         resampling: name of the resampling scheme.
         max_steps: most steps; the last one goes directly to power 1, and ``stalled`` is set.
-        take_step: ``anneal_step`` or ``quick_step``, or ``host_step`` for a likelihood in plain
-            Python; these accept a ``chain_length``. Or ``patient_step``, in which particles move
-            only if some were resampled.
+        take_step: ``anneal_step``, or ``host_step`` for a likelihood in plain Python; both accept a
+            ``chain_length``. Or ``patient_step``, in which particles move only if some were
+            resampled.
         report: called before the first step and after every step.
         between: called after every step with the particles and the info of the step; it returns
             particles with the same density.
@@ -113,7 +114,7 @@ def anneal(
         try:
             interrupts.check()
             cloud, power, tuned, info = take_step(
-                step_keys(seed, stage, step, islands),
+                random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage),
                 cloud,
                 powers[-1],
                 path_at(step),
@@ -125,27 +126,17 @@ def anneal(
             if not (may_end_early and steps):
                 raise
             break
-        unbounded = np.asarray(info.num_unbounded), getattr(info.moves, "unbounded", 0)
-        if np.any(unbounded[0]) or np.any(unbounded[1]):
+        if np.any(info.num_unbounded) or np.any(getattr(info.moves, "unbounded", 0)):
             # Show the positions before the moves if the density was infinite there already.
-            raise UnboundedError(np.asarray(before if np.any(unbounded[0]) else cloud.position))
+            raise UnboundedError(before if np.any(info.num_unbounded) else cloud.position)
         mover = mover if isinstance(mover, Sequence) else tuned
         if between is not None:
             cloud = between(cloud, info)
-        powers.append(float(power))
-        steps.append(jax.tree_util.tree_map(np.asarray, info))
+        powers.append(power)
+        steps.append(info)
         if may_end_early:
             interrupts.keep()
         if report is not None:
             so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(islands))
             report(powers[-1], float(so_far), len(steps))
     return Annealed(cloud, mover, steps, powers, stalled)
-
-
-def step_keys(seed: int, stage: int, step: int, islands: np.ndarray) -> np.ndarray:
-    """Two keys for each island, as raw numbers; made on the host to avoid compilation.
-
-    The random stream depends on seed, stage, step and first island.
-    """
-    numbers = random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage)
-    return numbers.integers(0, 2**32, (len(islands), 2, 2), np.uint32)

@@ -8,7 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from weighbridge.core.compilation import EitherProgram
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array
 from weighbridge.models.exchangeable import Walls
@@ -38,6 +40,12 @@ class Path:
     walls: Walls | None = None
 
     @property
+    def num_numbers(self) -> int:
+        """How many numbers its terms hold; large paths have programs that run faster."""
+        leaves = jax.tree_util.tree_leaves((self.past, self.chunk))
+        return sum(int(np.size(leaf)) for leaf in leaves)
+
+    @property
     def axes(self) -> Any:
         """The island axes of the terms, for jax.vmap; all islands share the model."""
         past = tuple(term.axes for term in self.past)
@@ -64,10 +72,18 @@ class Path:
 
 
 def chunk_log_likelihoods(path: Path, position: Array) -> Array:
-    """Log-likelihood of the chunk at every particle of every island."""
+    """Log-likelihood of the chunk at every particle of every island; for a compiled program."""
 
     def island(path: Path, position: Array) -> Array:
         return jax.vmap(path.chunk_log_likelihood)(position)
 
     found: Array = jax.vmap(island, in_axes=(path.axes, 0))(path, position)
     return found
+
+
+def evaluate_chunk(path: Path, position: np.ndarray) -> np.ndarray:
+    """Log-likelihood of the chunk at every particle of every island, on the host."""
+    return np.asarray(_CHUNK.for_numbers(path.num_numbers)(path, position))
+
+
+_CHUNK = EitherProgram(chunk_log_likelihoods)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from weighbridge.core.resampling import relative_weights
-from weighbridge.core.types import Array
 
 # The increment is searched between exp(-SEARCH_DEPTH) and 1 times the remaining power, ...
 SEARCH_DEPTH = 700.0
@@ -19,31 +17,64 @@ SEARCH_STEPS = 60
 TINY = 1e-300
 
 
-def conditional_ess(log_likelihood: Array, log_weight: Array, step: Array | float) -> Array:
-    r"""ESS of the incremental weights e^{step l}, with the carried weights W.
+class Tilted:
+    r"""Particles whose weights W are tilted by e^{step l}; their ESS at any step.
 
     .. math:: \mathrm{ESS}(\Delta) = M \frac{(\sum_i W_i e^{\Delta \ell_i})^2}
                                             {\sum_i W_i e^{2 \Delta \ell_i}}
 
     Zhou, Johansen & Aston (2016), J. Comput. Graph. Stat. 25:701-726. With equal W it is the
     ESS of Kong, Liu & Wong (1994). Particles at -inf have no weight at any positive step.
+
+    Args:
+        log_likelihood: l, ... x particles.
+        log_weight: log W, of a shape that fits.
+
+    >>> Tilted(np.array([0.0, 0.0, -np.inf]), np.zeros(3)).ess(1.0).tolist()
+    2.0
     """
-    weight, _ = relative_weights(log_weight)
-    finite = jnp.isfinite(log_likelihood) & (weight > 0)
-    highest = jnp.max(jnp.where(finite, log_likelihood, -jnp.inf))
-    tilt = jnp.where(finite, jnp.exp(step * (log_likelihood - highest)), 0.0)
-    square = jnp.sum(weight) * jnp.sum(weight * tilt**2)
-    ratio = jnp.sum(weight * tilt) ** 2 / jnp.where(square > 0, square, 1.0)
-    return log_weight.shape[0] * ratio
+
+    def __init__(self, log_likelihood: np.ndarray, log_weight: np.ndarray) -> None:
+        weight, _ = relative_weights(np.asarray(log_weight))
+        finite = np.isfinite(log_likelihood) & (weight > 0)
+        highest = np.max(np.where(finite, log_likelihood, -np.inf), axis=-1, keepdims=True)
+        self.num_particles = log_likelihood.shape[-1]
+        self.total = weight.sum(axis=-1)
+        self.weight = np.where(finite, weight, 0.0)
+        level = np.where(np.isfinite(highest), highest, 0.0)
+        self.depth = np.where(finite, log_likelihood, level) - level
+
+    def ess(self, step: float) -> np.ndarray:
+        """The ESS of each population at this step."""
+        exponent = step * self.depth
+        if step < 0:  # the lowest particle gains most
+            exponent -= exponent.max(axis=-1, keepdims=True)
+        tilt = np.exp(exponent)
+        tilted = self.weight * tilt
+        square = self.total * np.sum(tilted * tilt, axis=-1)
+        ratio = np.sum(tilted, axis=-1) ** 2 / np.where(square > 0, square, 1.0)
+        return np.asarray(self.num_particles * ratio)
 
 
-def choose_increment(
-    log_likelihood: Array,
-    log_weight: Array,
-    target_ess: Array | float,
-    remaining: Array | float,
-    increment: Array | float = float("nan"),
-) -> tuple[Array, Array, Array]:
+class Search(NamedTuple):
+    """The end of a search for the next step.
+
+    Attributes:
+        step: the step that was found.
+        ess: of each island, at this step.
+        lowered: whether the ESS of the smallest step is too little, so that the target was lowered.
+        num_trials: number of trials.
+    """
+
+    step: float
+    ess: np.ndarray
+    lowered: bool
+    num_trials: int
+
+
+def search_increment(
+    log_likelihood: np.ndarray, log_weight: np.ndarray, target_ess: float, remaining: float
+) -> Search:
     r"""The step of the power at which the ESS, averaged over islands, meets its target.
 
     It is found by the secant method in the coordinates in which the ESS is a straight line, if
@@ -60,115 +91,55 @@ def choose_increment(
         log_weight: carried weights (zeros: all particles have equal weight), islands x particles.
         target_ess: as a fraction of the particles.
         remaining: the largest step allowed.
-        increment: take this step, whatever its ESS; NaN: the ESS determines the step.
 
-    Returns:
-        The step, the ESS of each island at this step, and whether the target was lowered.
-
-    >>> step, ess, lowered = choose_increment(jnp.arange(10.0)[None] * 100, jnp.zeros((1, 10)),
-    ...                                       0.5, 1.0)
-    >>> round(float(ess[0]), 2), bool(step < 1), bool(lowered)
+    >>> found = search_increment(np.arange(10.0)[None] * 100, np.zeros((1, 10)), 0.5, 1.0)
+    >>> round(float(found.ess[0]), 2), found.step < 1, found.lowered
     (5.0, True, False)
     """
-    found = search_increment(log_likelihood, log_weight, target_ess, remaining, increment)
-    given = jnp.asarray(increment)
-    fixed = ~jnp.isnan(given)
-    step = jnp.where(found.whole, remaining, jnp.exp(found.log_step))
-    return jnp.where(fixed, given, step), found.ess, found.lowered & ~fixed
+    tilted = Tilted(log_likelihood, log_weight)
+    log_remaining = math.log(remaining)
+    low, high = log_remaining - SEARCH_DEPTH, log_remaining
+    smallest = float(np.mean(tilted.ess(math.exp(low))))
+    num_particles = tilted.num_particles
+    lowered = smallest <= target_ess * num_particles * (1 + 1e-9)
+    reachable = smallest if lowered else float(num_particles)
+    wanted = target_ess * reachable
+    whole = tilted.ess(remaining)
+    if np.mean(whole) >= wanted:
+        return Search(remaining, whole, lowered, 2)
+    aim = math.log(1.0 / target_ess - 1.0)
 
+    def excess_of(mean: float) -> float:
+        return math.log(max(reachable / mean - 1.0, TINY) if mean > 0 else math.inf) - aim
 
-def search_increment(
-    log_likelihood: Array,
-    log_weight: Array,
-    target_ess: Array | float,
-    remaining: Array | float,
-    increment: Array | float,
-) -> Search:
-    """The final state of the search of ``choose_increment``."""
-    num_particles = log_likelihood.shape[1]
-    log_remaining = jnp.log(remaining)
-
-    def evaluate(search: Search) -> Search:
-        # The only place that computes the ESS: each further one would add compile time.
-        step = jnp.where(fixed, given, jnp.exp(search.log_step))
-        ess = jax.vmap(conditional_ess, in_axes=(0, 0, None))(log_likelihood, log_weight, step)
-        mean, turn = jnp.mean(ess), search.turn
-        first = turn == 0
-        lowered = jnp.where(first, mean <= target_ess * num_particles * (1 + 1e-9), search.lowered)
-        reachable = jnp.where(first, jnp.where(lowered, mean, num_particles), search.reachable)
-        wanted = target_ess * reachable
-        enough = mean >= wanted
-        whole = (turn == 1) & enough
-        low = jnp.where((turn > 1) & enough, search.log_step, search.low)
-        high = jnp.where((turn > 1) & ~enough, search.log_step, search.high)
-        lost = jnp.log(jnp.maximum(reachable / mean - 1.0, TINY))
-        excess = lost - jnp.log(1.0 / target_ess - 1.0)
+    here = min(max(_log_guess(log_likelihood, log_weight, target_ess), low), high)
+    before: tuple[float, float] | None = None
+    for trial in range(SEARCH_STEPS):
+        ess = tilted.ess(math.exp(here))
+        mean = float(np.mean(ess))
+        if abs(mean - wanted) <= NEAR_ENOUGH * wanted:
+            return Search(math.exp(here), ess, lowered, trial + 3)
+        low, high = (here, high) if mean >= wanted else (low, here)
+        excess = excess_of(mean)
         # The secant through the last two trials; at first with the slope of small steps.
-        run, rise = search.log_step - search.log_before, excess - search.excess
-        slope = jnp.where((turn > 2) & (rise * run > 0), rise / run, 2.0)
-        secant = search.log_step - excess / slope
-        within = (secant > low) & (secant < high)
+        slope = 2.0
+        if before is not None:
+            run, rise = here - before[0], excess - before[1]
+            slope = rise / run if rise * run > 0 else 2.0
+        before = here, excess
+        secant = here - excess / slope
         # Every fourth trial bisects, so that the search ends for every shape of the curve.
-        following = jnp.where(within & (turn % 4 != 1), secant, 0.5 * (low + high))
-        following = jnp.where(first, log_remaining, jnp.where(turn == 1, guess, following))
-        near = (turn > 1) & (jnp.abs(mean - wanted) <= NEAR_ENOUGH * wanted)
-        last = turn > SEARCH_STEPS
-        done = fixed | whole | near | (turn > SEARCH_STEPS + 1)
-        log_step = jnp.where(done, search.log_step, jnp.where(last, low, following))
-        return Search(
-            log_step, search.log_step, excess, low, high, reachable, lowered, ess, whole,
-            turn + 1, done,
-        )  # fmt: skip
-
-    given = jnp.asarray(increment)
-    fixed = ~jnp.isnan(given)
-    lowest = log_remaining - SEARCH_DEPTH
-    guess = jnp.clip(_log_guess(log_likelihood, log_weight, target_ess), lowest, log_remaining)
-    no, zero = jnp.zeros((), bool), 0.0 * lowest
-    begin = Search(
-        lowest, lowest, zero, lowest, log_remaining, zero, no,
-        jnp.zeros(log_likelihood.shape[0]), no, jnp.zeros((), int), no,
-    )  # fmt: skip
-    return jax.lax.while_loop(lambda search: ~search.done, evaluate, begin)
+        use_secant = low < secant < high and trial % 4 != 3
+        here = secant if use_secant else 0.5 * (low + high)
+    return Search(math.exp(low), tilted.ess(math.exp(low)), lowered, SEARCH_STEPS + 3)
 
 
-def _log_guess(log_likelihood: Array, log_weight: Array, target_ess: Array | float) -> Array:
+def _log_guess(log_likelihood: np.ndarray, log_weight: np.ndarray, target_ess: float) -> float:
     """The log of the step, if log-likelihoods were normal over the particles of all islands."""
-    usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
-    count = jnp.maximum(jnp.sum(usable), 1)
-    mean = jnp.sum(jnp.where(usable, log_likelihood / count, 0.0))
+    values = log_likelihood[np.isfinite(log_likelihood) & np.isfinite(log_weight)]
+    count = max(values.size, 1)
+    mean = np.sum(values / count)
     # Absolute deviations, because squares may overflow and depend on the worst particle only.
-    deviation = jnp.sum(jnp.where(usable, jnp.abs(log_likelihood - mean) / count, 0.0))
-    spread = math.sqrt(math.pi / 2) * deviation
-    return 0.5 * jnp.log(1.0 / target_ess - 1.0) - jnp.log(jnp.maximum(spread, TINY))
-
-
-class Search(NamedTuple):
-    """The search for a step: it tries the smallest step, then the largest, then steps between.
-
-    Attributes:
-        log_step: log of the step to try next; at the end, of the step that was found.
-        log_before: log of the last trial.
-        excess: log(M / ESS - 1) of the last trial minus its target.
-        low: log of the largest trial with enough ESS.
-        high: log of the smallest trial with too little ESS.
-        reachable: the largest possible ESS: all particles, or the ESS of the smallest step if that
-            is too little.
-        lowered: whether the ESS of the smallest step is too little, so that the target is lowered.
-        ess: of each island, at the last trial.
-        whole: whether the remaining power can be taken in one step.
-        turn: number of trials.
-        done: whether the search has ended.
-    """
-
-    log_step: Array
-    log_before: Array
-    excess: Array
-    low: Array
-    high: Array
-    reachable: Array
-    lowered: Array
-    ess: Array
-    whole: Array
-    turn: Array
-    done: Array
+    deviation = np.sum(np.abs(values - mean) / count)
+    spread = math.sqrt(math.pi / 2) * float(deviation)
+    return 0.5 * math.log(1.0 / target_ess - 1.0) - math.log(max(spread, TINY))

@@ -1,12 +1,15 @@
-"""An annealing step before its moves: choose the next power, reweight, resample if needed."""
+"""An annealing step before its moves: choose the next power, reweight, resample if needed.
+
+These are sums over some thousand numbers: NumPy does them in microseconds, and compiling them would
+take seconds.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import math
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from weighbridge.core.resampling import (
     effective_sample_size,
@@ -14,13 +17,12 @@ from weighbridge.core.resampling import (
     relative_weights,
     require_resampling,
 )
-from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.powers import choose_increment
+from weighbridge.estimators.annealing.powers import Tilted, search_increment
 
 
 class Settings(NamedTuple):
-    """Settings of the loop; all of them are leaves, so changing one never retraces.
+    """Settings of the loop.
 
     Attributes:
         target_ess: ESS to aim for at each step, as a fraction of the particles.
@@ -31,10 +33,10 @@ class Settings(NamedTuple):
         next_power: go to this power, whatever the ESS; NaN: the ESS determines the power.
     """
 
-    target_ess: Array | float
-    resample_below: Array | float
-    conditional: Array | float = 1.0
-    next_power: Array | float = float("nan")
+    target_ess: float
+    resample_below: float
+    conditional: float = 1.0
+    next_power: float = float("nan")
 
 
 class StepInfo(NamedTuple):
@@ -55,23 +57,23 @@ class StepInfo(NamedTuple):
         num_diverged: particles whose moves diverged and were undone.
         dropped: whether the target ESS was lowered because too few particles were finite.
         resampled: whether the island was resampled.
-        moves: info of the moves, averaged over particles.
+        moves: info of the moves, averaged over particles; () if there were none.
     """
 
-    increment: Array
-    power: Array
-    ess: Array
-    carried_ess: Array
-    log_increment: Array
-    log_evidence: Array
-    mean: Array
-    variance: Array
-    num_infinite: Array
-    num_undefined: Array
-    num_unbounded: Array
-    num_diverged: Array
-    dropped: Array
-    resampled: Array
+    increment: float
+    power: float
+    ess: np.ndarray
+    carried_ess: np.ndarray
+    log_increment: np.ndarray
+    log_evidence: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    num_infinite: np.ndarray
+    num_undefined: np.ndarray
+    num_unbounded: np.ndarray
+    num_diverged: np.ndarray
+    dropped: bool
+    resampled: np.ndarray
     moves: Any
 
 
@@ -87,111 +89,118 @@ class Weighed(NamedTuple):
     """
 
     cloud: Cloud
-    chosen: Array
+    chosen: np.ndarray
     population: Cloud
-    power: Array
+    power: float
     info: StepInfo
 
 
 def weigh(
-    keys: Array,
+    numbers: np.random.Generator,
     cloud: Cloud,
-    raw: Array,
-    power: Array,
+    raw: np.ndarray,
+    power: float,
     settings: Settings,
     resampling: str,
     chain_length: int,
 ) -> Weighed:
     """Choose the next power, reweight, resample if needed; ``raw`` are the log-likelihoods."""
-    log_likelihood = jnp.where(jnp.isnan(raw), -jnp.inf, raw)
-    mean, variance = jax.vmap(moments)(log_likelihood, cloud.log_weight)
+    log_likelihood = np.where(np.isnan(raw), -np.inf, raw)
+    mean, variance = moments(log_likelihood, cloud.log_weight)
     log_weight, increment, following, ess, lowered = _reweight(
         cloud, power, log_likelihood, settings
     )
     reweighted = cloud._replace(log_weight=log_weight)
-    before = jax.vmap(log_mean_exp)(cloud.log_weight)
-    log_evidence = jax.vmap(log_mean_exp)(log_weight)
-    resample = partial(
-        _resample,
-        resample_below=settings.resample_below,
-        resampling=resampling,
-        chain_length=chain_length,
-    )
-    resampled, chosen, was_resampled = jax.vmap(resample)(keys, reweighted)
-    alive = jnp.isfinite(cloud.log_weight)
+    before, log_evidence = log_mean_exp(cloud.log_weight), log_mean_exp(log_weight)
+    carried_ess = effective_sample_size(log_weight)
+    is_low = carried_ess < settings.resample_below * log_weight.shape[1]
+    resampled, chosen = _resample(numbers, reweighted, is_low, resampling, chain_length)
+    alive = np.isfinite(cloud.log_weight)
+    with np.errstate(invalid="ignore"):
+        gained = log_evidence - before
     info = StepInfo(
         increment=increment,
         power=following,
         ess=ess,
-        carried_ess=jax.vmap(effective_sample_size)(log_weight),
+        carried_ess=carried_ess,
         # An island without weight has the increment -inf, not the difference of two infinities.
-        log_increment=jnp.where(jnp.isfinite(before), log_evidence - before, -jnp.inf),
+        log_increment=np.where(np.isfinite(before), gained, -np.inf),
         log_evidence=log_evidence,
         mean=mean,
         variance=variance,
-        num_infinite=jnp.sum(alive & ~jnp.isfinite(log_likelihood), axis=1),
-        num_undefined=jnp.sum(alive & jnp.isnan(raw), axis=1),
-        num_unbounded=jnp.sum(alive & (raw == jnp.inf), axis=1),
-        num_diverged=jnp.zeros(cloud.log_weight.shape[0], int),
+        num_infinite=np.sum(alive & ~np.isfinite(log_likelihood), axis=1),
+        num_undefined=np.sum(alive & np.isnan(raw), axis=1),
+        num_unbounded=np.sum(alive & (raw == np.inf), axis=1),
+        num_diverged=np.zeros(len(before), int),
         dropped=lowered,
-        resampled=was_resampled,
-        moves=None,
+        resampled=is_low,
+        moves=(),
     )
     return Weighed(resampled, chosen, reweighted, following, info)
 
 
 def _reweight(
-    cloud: Cloud, power: Array, log_likelihood: Array, settings: Settings
-) -> tuple[Array, Array, Array, Array, Array]:
+    cloud: Cloud, power: float, log_likelihood: np.ndarray, settings: Settings
+) -> tuple[np.ndarray, float, float, np.ndarray, bool]:
     """Choose the next power and reweight.
 
     Returns the weights, the increment of the power, the power, the ESS, and whether the target
     ESS was lowered.
     """
-    alive = jnp.isfinite(cloud.log_weight)
-    carried = jnp.where(
-        alive, settings.conditional * jnp.where(alive, cloud.log_weight, 0.0), -jnp.inf
+    alive = np.isfinite(cloud.log_weight)
+    carried = np.where(
+        alive, settings.conditional * np.where(alive, cloud.log_weight, 0.0), -np.inf
     )
-    remaining = 1.0 - power
-    fixed = ~jnp.isnan(jnp.asarray(settings.next_power))
-    increment, ess, lowered = choose_increment(
-        log_likelihood, carried, settings.target_ess, remaining, settings.next_power - power
-    )
-    following = jnp.where(increment >= remaining, 1.0, power + increment)
-    following = jnp.where(fixed, settings.next_power, following)
+    if math.isnan(settings.next_power):
+        remaining = 1.0 - power
+        found = search_increment(log_likelihood, carried, settings.target_ess, remaining)
+        increment, ess, lowered = found.step, found.ess, found.lowered
+        following = 1.0 if increment >= remaining else power + increment
+    else:
+        following, increment = settings.next_power, settings.next_power - power
+        ess, lowered = Tilted(log_likelihood, carried).ess(increment), False
     # A particle at -inf loses its weight, also if the increment is 0 and the product would be NaN.
-    gained = jnp.where(jnp.isfinite(log_likelihood), increment * log_likelihood, -jnp.inf)
+    finite = np.isfinite(log_likelihood)
+    gained = np.where(finite, increment * np.where(finite, log_likelihood, 0.0), -np.inf)
     return cloud.log_weight + gained, increment, following, ess, lowered
 
 
 def _resample(
-    key: Array, cloud: Cloud, resample_below: Array | float, resampling: str, chain_length: int
-) -> tuple[Cloud, Array, Array]:
-    """Resample one island if its ESS is too low; then all weights become their mean.
+    numbers: np.random.Generator,
+    cloud: Cloud,
+    is_low: np.ndarray,
+    resampling: str,
+    chain_length: int,
+) -> tuple[Cloud, np.ndarray]:
+    """Resample the islands whose ESS is too low; then all their weights become their mean.
 
-    With chains only one of ``chain_length`` particles is kept. Returns the cloud, the indices of
-    its particles before, and whether it was resampled.
+    With chains only one of ``chain_length`` particles is kept. Returns the cloud and the indices of
+    its particles before.
     """
-    num_particles = cloud.log_weight.shape[0]
-    resample = effective_sample_size(cloud.log_weight) < resample_below * num_particles
-    drawn = require_resampling(resampling)(key, cloud.log_weight)
-    chosen = jnp.where(resample, drawn, jnp.arange(num_particles))
-    log_weight = jnp.where(resample, log_mean_exp(cloud.log_weight), cloud.log_weight)
+    islands, num_particles = cloud.log_weight.shape
+    # Draw for all islands, so that the numbers of one do not depend on the ESS of another.
+    drawn = require_resampling(resampling)(numbers, cloud.log_weight)
+    chosen = np.where(is_low[:, None], drawn, np.arange(num_particles))
+    level = log_mean_exp(cloud.log_weight)[:, None]
+    log_weight = np.where(is_low[:, None], level, cloud.log_weight)
     if chain_length > 1:
         # Take every chain_length-th index from a random offset; a thinned systematic sample is
         # systematic.
-        first = jnp.floor(chain_length * jax.random.uniform(jax.random.fold_in(key, 1))).astype(int)
-        chosen, log_weight = (
-            leaf.reshape(-1, chain_length)[:, first] for leaf in (chosen, log_weight)
-        )
-    return Cloud(cloud.position[chosen], log_weight, cloud.origin[chosen]), chosen, resample
+        offset = numbers.integers(0, chain_length, (islands, 1))
+        place = offset + chain_length * np.arange(num_particles // chain_length)
+        chosen = np.take_along_axis(chosen, place, axis=1)
+        log_weight = np.take_along_axis(log_weight, place, axis=1)
+    position = np.take_along_axis(cloud.position, chosen[..., None], axis=1)
+    return Cloud(position, log_weight, np.take_along_axis(cloud.origin, chosen, axis=1)), chosen
 
 
-def moments(log_likelihood: Array, log_weight: Array) -> tuple[Array, Array]:
-    """Weighted mean and variance of the chunk's log-likelihood over one island."""
-    usable = jnp.isfinite(log_likelihood) & jnp.isfinite(log_weight)
-    weight, _ = relative_weights(jnp.where(usable, log_weight, -jnp.inf))
-    share = weight / jnp.maximum(jnp.sum(weight), 1.0)
-    values = jnp.where(usable, log_likelihood, 0.0)
-    mean = jnp.sum(share * values)
-    return mean, jnp.sum(share * (values - mean) ** 2)
+def moments(log_likelihood: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and variance of the chunk's log-likelihood over each island."""
+    usable = np.isfinite(log_likelihood) & np.isfinite(log_weight)
+    weight, _ = relative_weights(np.where(usable, log_weight, -np.inf))
+    share = weight / np.maximum(np.sum(weight, axis=-1, keepdims=True), 1.0)
+    values = np.where(usable, log_likelihood, 0.0)
+    mean = np.sum(share * values, axis=-1)
+    with np.errstate(over="ignore"):  # of log-likelihoods near the largest double
+        variance = np.sum(share * (values - mean[..., None]) ** 2, axis=-1)
+    return mean, variance

@@ -1,34 +1,33 @@
-"""One annealing step of all islands, as a compiled program."""
+"""One annealing step of all islands: weights on the host, moves in a compiled program."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
-from weighbridge.core.compilation import jit, jit_for_speed
-from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud, stretched
-from weighbridge.estimators.annealing.moves.mover import settle, stable_moves
-from weighbridge.estimators.annealing.path import Path, chunk_log_likelihoods
-from weighbridge.estimators.annealing.reweighting import Settings, StepInfo, Weighed, weigh
+from weighbridge.estimators.annealing.moves.mover import Moved, settle
+from weighbridge.estimators.annealing.path import Path, evaluate_chunk
+from weighbridge.estimators.annealing.reweighting import Settings, StepInfo, weigh
 
 
-def _anneal_step(
-    key_data: Array,
+def anneal_step(
+    numbers: np.random.Generator,
     cloud: Cloud,
-    power: Array,
+    power: float,
     path: Path,
     mover: Any,
     settings: Settings,
+    *,
     resampling: str,
     chain_length: int = 1,
-) -> tuple[Cloud, Array, Any, StepInfo]:
+    patient: bool = False,
+) -> tuple[Cloud, float, Any, StepInfo]:
     """One annealing step of all islands.
 
     Args:
-        key_data: two keys for each island.
+        numbers: the random numbers of this step.
         cloud: the particles.
         power: their current power.
         path: the path of densities.
@@ -38,75 +37,46 @@ def _anneal_step(
         chain_length: if more than 1, the number of resampled particles is smaller by this factor,
             and every state of the chains that start from them is kept (waste-free: Dau & Chopin
             2022, J. R. Stat. Soc. B 84:114-148).
+        patient: whether particles move only if some were resampled (``patient_step``).
 
     Returns:
         The particles, their new power, the tuned mover, and the info of the step.
     """
-    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    raw = chunk_log_likelihoods(path, cloud.position)
-    weighed = weigh(keys[:, 0], cloud, raw, power, settings, resampling, chain_length)
+    key_data = move_keys(numbers, len(cloud.position))
+    raw = evaluate_chunk(path, cloud.position)
+    weighed = weigh(numbers, cloud, raw, power, settings, resampling, chain_length)
     start, following = weighed.cloud, weighed.power
-    if chain_length == 1:
-        outcome = mover.move(keys[:, 1], start, path, following)
+    if patient and not weighed.info.resampled.any():
+        moved = Moved(start.position, (), mover)
+    elif chain_length == 1:
+        moved = mover.move(key_data, start, path, following)
     else:
-        outcome = mover.chain(keys[:, 1], start, path, following, weighed.population, chain_length)
+        moved = mover.chain(key_data, start, path, following, weighed.population, chain_length)
         start = stretched(start, chain_length)
-    return _settled(weighed, start, path, outcome)
+    cloud, num_diverged = settle(start, moved.position, moved.stable)
+    info = weighed.info._replace(num_diverged=num_diverged, moves=moved.info)
+    return cloud, following, moved.mover, info
 
 
-def _patient_anneal_step(
-    key_data: Array,
+def patient_step(
+    numbers: np.random.Generator,
     cloud: Cloud,
-    power: Array,
+    power: float,
     path: Path,
     mover: Any,
     settings: Settings,
+    *,
     resampling: str,
-) -> tuple[Cloud, Array, Any, StepInfo]:
+) -> tuple[Cloud, float, Any, StepInfo]:
     """One annealing step, in which particles move only if some were resampled.
 
     It has no ``chain_length``: particles that do not move have no chain of states.
     """
-    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    raw = chunk_log_likelihoods(path, cloud.position)
-    weighed = weigh(keys[:, 0], cloud, raw, power, settings, resampling, chain_length=1)
-    wanted = jnp.any(weighed.info.resampled)
-    outcome = _move_if(wanted, mover, keys[:, 1], weighed.cloud, path, weighed.power)
-    return _settled(weighed, weighed.cloud, path, outcome)
+    return anneal_step(
+        numbers, cloud, power, path, mover, settings, resampling=resampling, patient=True
+    )
 
 
-anneal_step = jit_for_speed(_anneal_step, static_argnames=("resampling", "chain_length"))
-# The same for a cheap likelihood: it compiles faster, and may run slower.
-quick_step = jit(_anneal_step, static_argnames=("resampling", "chain_length"))
-patient_step = jit_for_speed(_patient_anneal_step, static_argnames="resampling")
-
-
-def _settled(
-    weighed: Weighed, start: Cloud, path: Path, outcome: tuple[Array, Any, Any]
-) -> tuple[Cloud, Array, Any, StepInfo]:
-    """Accept the positions of a mover, except for particles that diverged."""
-    moved, moves, mover = outcome
-    adjusted = getattr(mover, "adjusted", False)
-    stable = None if adjusted else stable_moves(path, weighed.power, start.position, moved)
-    cloud, _, num_diverged = settle(start, moved, stable)
-    info = weighed.info._replace(num_diverged=num_diverged, moves=moves)
-    return cloud, weighed.power, mover, info
-
-
-def _move_if(
-    wanted: Array, mover: Any, keys: Array, cloud: Cloud, path: Path, power: Array
-) -> tuple[Array, Any, Any]:
-    """Move all particles, or none; if none, all leaves of the info are zero."""
-    mover = jax.tree_util.tree_map(jnp.asarray, mover)
-
-    def move() -> tuple[Array, Any, Any]:
-        found: tuple[Array, Any, Any] = mover.move(keys, cloud, path, power)
-        return found
-
-    def stay() -> tuple[Array, Any, Any]:
-        info = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape[1])
-        return cloud.position, info, mover
-
-    shape = jax.eval_shape(move)
-    found: tuple[Array, Any, Any] = jax.lax.cond(wanted, move, stay)
-    return found
+def move_keys(numbers: np.random.Generator, num_islands: int) -> np.ndarray:
+    """One raw key of JAX for each island, for the moves of a step."""
+    return numbers.integers(0, 2**32, (num_islands, 2), np.uint32)

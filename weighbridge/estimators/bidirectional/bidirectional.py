@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
@@ -228,7 +227,7 @@ class _PathRun:
         shape = (self.method.num_islands, self.method.num_particles)
         position = np.broadcast_to(starts[:, None], (*shape, starts.shape[1]))
         origin = np.broadcast_to(np.arange(shape[1]), shape)
-        return Cloud(jnp.asarray(position), jnp.zeros(shape), jnp.asarray(origin))
+        return Cloud(position, np.zeros(shape), origin)
 
 
 def _posterior_draws(pilot: Annealed, seed: int) -> np.ndarray:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from weighbridge.core.compilation import EitherProgram
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, particle_scale
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally
 from weighbridge.estimators.annealing.moves.kernels import Repeat
-from weighbridge.estimators.annealing.moves.mover import Mover
+from weighbridge.estimators.annealing.moves.mover import Moved, Mover
+from weighbridge.estimators.annealing.moves.scales import particle_scale
 from weighbridge.estimators.annealing.path import Path
 
 
@@ -37,26 +40,37 @@ class Frozen:
     """
 
     mover: Any
-    scale: Array
+    scale: np.ndarray
     backward: Array | bool = False
 
-    adjusted: ClassVar[bool] = True
-
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+    def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """Move all particles; the info is the mean acceptance."""
-        mover: Adaptive = self.mover
-        num_islands = cloud.position.shape[0]
-        scale = jnp.broadcast_to(self.scale, (num_islands, *jnp.shape(self.scale)))
-        setting = Setting(scale, jnp.isfinite(cloud.log_weight))
-        first = mover.begin(mover.start(cloud.position, path, power))
+        scale = np.broadcast_to(self.scale, (len(cloud.position), *np.shape(self.scale)))
+        setting = Setting(scale, np.isfinite(cloud.log_weight))
+        moved, acceptance = FROZEN.for_numbers(path.num_numbers)(
+            self, key_data[0], cloud.position, setting, path, power
+        )
+        return Moved(np.asarray(moved), np.asarray(acceptance), self)
 
-        def body(index: Array, tally: Tally) -> Tally:
-            turn = jnp.where(self.backward, mover.num_moves - 1 - index, index)
-            tally = mover.advance(keys[0], turn, tally, setting, path, power)
-            return tally._replace(step_size=first.step_size)
 
-        last = jax.lax.fori_loop(0, mover.num_moves, body, first)
-        return last.state.position, last.acceptance / mover.num_moves, self
+def _frozen(
+    frozen: Frozen, key_data: Array, position: Array, setting: Setting, path: Path, power: Array
+) -> tuple[Array, Array]:
+    """All moves of all particles, in either order: positions and mean acceptance."""
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    mover: Adaptive = frozen.mover
+    first = mover.begin(mover.start(position, path, power))
+
+    def body(index: Array, tally: Tally) -> Tally:
+        turn = jnp.where(frozen.backward, mover.num_moves - 1 - index, index)
+        tally = mover.advance(key, turn, tally, setting, path, power)
+        return tally._replace(step_size=first.step_size)
+
+    last = jax.lax.fori_loop(0, mover.num_moves, body, first)
+    return last.state.position, last.acceptance / mover.num_moves
+
+
+FROZEN = EitherProgram(_frozen)
 
 
 @partial(register_dataclass, data_fields=["mover"], meta_fields=[])
@@ -66,20 +80,16 @@ class Recorded:
 
     mover: Any
 
-    @property
-    def adjusted(self) -> bool:
-        """Whether moves have an accept/reject test."""
-        return bool(getattr(self.mover, "adjusted", False))
-
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+    def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """Move; the info is the frozen mover of this power."""
-        moved, _, tuned = self.mover.move(keys, cloud, path, power)
+        moved: Moved = self.mover.move(key_data, cloud, path, power)
         frozen = self.mover
         if isinstance(self.mover, Adaptive):
             # The number of moves of this power, and the step size after tuning.
-            as_here = self.mover.tuned(tuned.first_step_size(), jnp.asarray(self.mover.num_moves))
-            frozen = Frozen(as_here, particle_scale(cloud, dense=self.mover.dense))
-        return moved, frozen, replace(self, mover=tuned)
+            step_size, num_moves = moved.mover.first_step_size(), np.asarray(self.mover.num_moves)
+            scale = particle_scale(cloud, dense=self.mover.dense)
+            frozen = Frozen(self.mover.tuned(step_size, num_moves), scale)
+        return moved._replace(info=frozen, mover=replace(self, mover=moved.mover))
 
 
 def require_freezable(moves: Mover) -> None:

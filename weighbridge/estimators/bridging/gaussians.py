@@ -16,8 +16,8 @@ from weighbridge.core.compilation import jit
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.moves.adaptive import ENOUGH_PARTICLES
 from weighbridge.estimators.annealing.moves.kernels import over_islands
+from weighbridge.estimators.annealing.moves.scales import ENOUGH_PARTICLES
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.bridging.bridge import Bridged, bridge
 from weighbridge.models.model import Model

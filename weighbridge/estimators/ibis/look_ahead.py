@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import jit
-from weighbridge.core.types import Array
+from weighbridge.core.types import Array, PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.powers import conditional_ess
+from weighbridge.estimators.annealing.powers import Tilted
 from weighbridge.estimators.sequential import row_log_likelihoods
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import Rows
@@ -27,13 +25,12 @@ class Ahead(NamedTuple):
         unbounded: for each row, the number of particles with a log-likelihood of +inf.
     """
 
-    num_taken: Array
-    gained: Array
-    undefined: Array
-    unbounded: Array
+    num_taken: int
+    gained: np.ndarray
+    undefined: np.ndarray
+    unbounded: np.ndarray
 
 
-@jit
 def look_ahead(
     model: Model, cloud: Cloud, gained: np.ndarray, rows: Rows, first: int, target_ess: float
 ) -> Ahead:
@@ -47,25 +44,22 @@ def look_ahead(
         first: index of the first row that was not taken before.
         target_ess: the lowest ESS, averaged over islands, as a fraction of the particles.
     """
-    num_particles = cloud.log_weight.shape[1]
-    index = jnp.arange(rows.weight.shape[0])
-    counted = jnp.asarray(rows.weight > 0) & (index >= first)
-    raw = row_log_likelihoods(model, cloud.position, rows.values)
-    undefined = jnp.isnan(raw)
-    gain = jnp.where(counted, rows.weight * jnp.where(undefined, -jnp.inf, raw), 0.0)
-    total = jnp.asarray(gained)[..., None] + jnp.cumsum(gain, axis=-1)
+    index, weight = np.arange(len(rows.weight)), np.asarray(rows.weight)
+    counted = (weight > 0) & (index >= first)
+    # Rows are the first axis from here on, particles the last.
+    raw = np.moveaxis(np.asarray(_row_values(model, cloud.position, rows.values)), -1, 0)
+    undefined, some = np.isnan(raw), counted[:, None, None]
+    finite = np.where(undefined, -np.inf, raw)
+    gain = np.where(some, weight[:, None, None] * np.where(some, finite, 0.0), 0.0)
+    total = gained + np.cumsum(gain, axis=0)
+    ess = Tilted(total, cloud.log_weight).ess(1.0).mean(axis=-1)
+    enough = (ess >= target_ess * total.shape[-1]) | (index < first)
+    count = int(np.cumprod(enough).sum()) - first
+    alive = np.isfinite(cloud.log_weight) & some
+    lost, unbounded = ((found & alive).sum(axis=(1, 2)) for found in (undefined, raw == np.inf))
+    return Ahead(count, total[first + count - 1] if count > 0 else gained, lost, unbounded)
 
-    def mean_ess(total: Array) -> Array:
-        return jnp.mean(
-            jax.vmap(conditional_ess, in_axes=(0, 0, None))(total, cloud.log_weight, 1.0)
-        )
 
-    enough = jax.vmap(mean_ess, in_axes=-1)(total) >= target_ess * num_particles
-    enough = enough | (index < first)
-    count = jnp.sum(jnp.cumprod(enough)) - first
-    reached = jnp.where(count > 0, total[..., jnp.maximum(first + count - 1, 0)], gained)
-    alive = jnp.isfinite(cloud.log_weight)[..., None]
-    lost, unbounded = (
-        jnp.sum(found & counted & alive, axis=(0, 1)) for found in (undefined, raw == jnp.inf)
-    )
-    return Ahead(count, reached, lost, unbounded)
+@jit
+def _row_values(model: Model, position: Array, values: PyTree) -> Array:
+    return row_log_likelihoods(model, position, values)

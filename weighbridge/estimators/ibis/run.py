@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core import interrupts
 from weighbridge.core.checks import check_seed
-from weighbridge.core.compilation import double_precision, jit
+from weighbridge.core.compilation import double_precision
 from weighbridge.core.islands import combine_islands
 from weighbridge.core.resampling import effective_sample_size, is_same, log_mean_exp
 from weighbridge.core.rollback import restored_on_error
@@ -24,7 +23,7 @@ from weighbridge.core.thresholds import (
     MIN_MOVE_ACCEPTANCE,
     MIN_TEMPERED_PARTICLES,
 )
-from weighbridge.core.types import Array, Kernel, PyTree
+from weighbridge.core.types import Kernel, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed, anneal
@@ -33,7 +32,6 @@ from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.moves.walks import choose_mover, require_walkers
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
-from weighbridge.estimators.annealing.step import anneal_step, quick_step
 from weighbridge.estimators.bridging.bridge import decide
 from weighbridge.estimators.ibis.look_ahead import look_ahead
 from weighbridge.estimators.ibis.row_store import Store
@@ -71,13 +69,6 @@ ALWAYS = 2.0
 LOOKED_AT = 1 << 13
 # Rows that are evaluated together, to find the row at which the weights degenerate.
 LOOK_AHEAD = 256
-
-
-@jit
-def _summary(cloud: Cloud) -> tuple[Array, Array]:
-    """Log evidence and ESS of each island."""
-    ess = jax.vmap(effective_sample_size)(cloud.log_weight)
-    return jax.vmap(log_mean_exp)(cloud.log_weight), ess
 
 
 class IBISRun:
@@ -220,11 +211,12 @@ class IBISRun:
     def particles(self) -> Cloud:
         """The particles; their weights include the rows since the last stage."""
         position, log_weight, origin = self.cloud
-        return Cloud(position, jnp.asarray(np.asarray(log_weight) + self.gained), origin)
+        return Cloud(position, log_weight + self.gained, origin)
 
     def _note(self, seen: float, outcome: Annealed | None = None) -> None:
         """Append the estimate after these rows to the path, at the end of a stage or within one."""
-        self.log_evidences, ess = map(np.asarray, _summary(self.particles()))
+        log_weight = self.particles().log_weight
+        self.log_evidences, ess = log_mean_exp(log_weight), effective_sample_size(log_weight)
         steps = [] if outcome is None else outcome.steps
         if steps:
             ess = np.asarray(steps[-1].carried_ess)  # before resampling
@@ -303,8 +295,6 @@ class IBISRun:
                 self.mover,
                 path,
                 resampling=self.method.resampling,
-                # After a stage the program of ``anneal_step`` exists; the other compiles faster.
-                take_step=anneal_step if self.num_stages else quick_step,
             )
         except interrupts.Interrupted:
             return replace(found, flags=(Status.INTERRUPTED, *found.flags))

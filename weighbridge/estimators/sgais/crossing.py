@@ -6,7 +6,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core import interrupts
@@ -95,4 +94,4 @@ def _alike(cloud: Cloud) -> Cloud:
     log_weight = np.asarray(cloud.log_weight)
     log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
     alike = log_weight - np.where(np.isfinite(log_total), log_total, 0.0)
-    return cloud._replace(log_weight=jnp.asarray(alike))
+    return cloud._replace(log_weight=alike)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.estimators.annealing.loop import anneal
@@ -52,7 +51,7 @@ def forget(run: SGAISRun, stage: Stage, chunk: ChunkRows) -> Stage:
         between=stage.labels.follow,
     )
     change = found.steps[-1].log_evidence - ledger.log_evidences
-    cloud = found.cloud._replace(log_weight=found.cloud.log_weight - jnp.asarray(change)[:, None])
+    cloud = found.cloud._replace(log_weight=found.cloud.log_weight - change[:, None])
     return stage.faded(fade)._replace(cloud=cloud)
 
 

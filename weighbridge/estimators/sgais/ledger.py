@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.checks import check_seed
@@ -205,7 +204,7 @@ class Ledger:
         """Take the islands' evidence, the counts and the temperature from a chunk's annealing."""
         for step in outcome.steps:
             for name in COUNTED:
-                self.counts[name] += int(getattr(step, name).sum())
+                self.counts[name] += int(np.sum(getattr(step, name)))
         self.counts["stalled"] += outcome.stalled
         last = outcome.steps[-1]
         self.log_evidences = np.asarray(last.log_evidence)
@@ -248,12 +247,8 @@ class Ledger:
         chosen = systematic_indices(numbers.random(), log_evidences)
         self.settled_variance += combined.std_error**2
         shift = combined.log_evidence - log_evidences[:, None]
-        position, log_weight, origin = map(np.asarray, self.cloud)
-        self.cloud = Cloud(
-            jnp.asarray(position[chosen]),
-            jnp.asarray((log_weight + shift)[chosen]),
-            jnp.asarray(origin[chosen]),
-        )
+        position, log_weight, origin = self.cloud
+        self.cloud = Cloud(position[chosen], (log_weight + shift)[chosen], origin[chosen])
         self.log_evidences = np.full(len(chosen), combined.log_evidence)
 
     def keep(self, chunk: ChunkRows) -> None:
@@ -273,13 +268,10 @@ class Ledger:
         """
         chosen = np.flatnonzero(sound)
         chosen = np.where(sound, np.arange(len(sound)), chosen[np.arange(len(sound)) % len(chosen)])
-        position, log_weight, origin = map(np.asarray, self.cloud)
+        position, log_weight, origin = self.cloud
         shift = log_evidence - self.log_evidences[chosen]
-        self.cloud = Cloud(
-            jnp.asarray(position[chosen]),
-            jnp.asarray(log_weight[chosen] + shift[:, None]),
-            jnp.asarray(origin[chosen]),
-        )
+        log_weight = log_weight[chosen] + shift[:, None]
+        self.cloud = Cloud(position[chosen], log_weight, origin[chosen])
         self.log_evidences = np.full(len(chosen), log_evidence)
         self.settled_variance, self.heating_bias = std_error**2, 0.0
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.types import PyTree
-from weighbridge.data.values import num_rows
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
 from weighbridge.estimators.annealing.labels import Labels
@@ -29,7 +28,7 @@ from weighbridge.estimators.annealing.moves.walks import (
 )
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import StepInfo
-from weighbridge.estimators.annealing.step import anneal_step, quick_step
+from weighbridge.estimators.annealing.step import anneal_step
 from weighbridge.estimators.tempering.guiding import GuidedLikelihood
 from weighbridge.models.model import Model
 from weighbridge.models.targets.all_rows import likelihood_term
@@ -39,9 +38,6 @@ from weighbridge.models.targets.unbounded import UnboundedError
 
 if TYPE_CHECKING:
     from weighbridge.estimators.tempering.tempering import Tempering
-
-# With at least this many rows x coordinates, a step is compiled to run fast, not to compile fast.
-MANY_NUMBERS = 100_000
 
 
 class Prepared(NamedTuple):
@@ -123,11 +119,8 @@ def prepare(
     by_gradient = host is None and isinstance(mover, AdaptiveHMC)
     weighed = term if host is None else cast(Term, host)
     guided = GuidedLikelihood(model, weighed, seed, first_island, possible=by_gradient)
-    take_step: Callable[..., Any] = host_step
-    if host is None:
-        many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
-        take_step = anneal_step if many else quick_step
-    take_step = partial(take_step, chain_length=method.chain_length)
+    step: Callable[..., Any] = anneal_step if host is None else host_step
+    take_step = partial(step, chain_length=method.chain_length)
     return Prepared(
         model, seed, islands, term, count, host, cloud, mover, labels, guided, take_step
     )

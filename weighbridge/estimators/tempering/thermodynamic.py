@@ -6,15 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import jax
 import numpy as np
 
-from weighbridge.core.compilation import jit
 from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined, combine_islands, combine_logs
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
-from weighbridge.estimators.annealing.path import Path, chunk_log_likelihoods
+from weighbridge.estimators.annealing.path import Path, evaluate_chunk
 from weighbridge.estimators.annealing.reweighting import moments
 from weighbridge.estimators.tempering.tempering import Tempering
 from weighbridge.models.targets.host import HostLikelihood
@@ -77,9 +75,5 @@ def _final_moments(path: Path, cloud: Cloud) -> np.ndarray:
     if isinstance(path.chunk, HostLikelihood):
         values = path.chunk.of_cloud(path.model, cloud.position)
     else:
-        values = _log_likelihoods(path, cloud.position)
-    return np.asarray(_moments(values, cloud.log_weight))
-
-
-_log_likelihoods = jit(chunk_log_likelihoods)
-_moments = jit(jax.vmap(moments))
+        values = evaluate_chunk(path, cloud.position)
+    return np.asarray(moments(values, cloud.log_weight))

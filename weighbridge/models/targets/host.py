@@ -47,7 +47,7 @@ class HostLikelihood:
 
     failure: Exception | None = None
 
-    def __init__(self, model: Model, data: PyTree, position: Array) -> None:
+    def __init__(self, model: Model, data: PyTree, position: Array | np.ndarray) -> None:
         function = model.total_log_likelihood
         assert function is not None
         self._function: Callable[[Named], Any] = on_data(function, data)
@@ -76,7 +76,7 @@ class HostLikelihood:
             values[wanted] = found
         return values
 
-    def of_cloud(self, model: Model, position: Array) -> Any:
+    def of_cloud(self, model: Model, position: Array | np.ndarray) -> Any:
         """Log-likelihoods of all particles; remembered clouds are not evaluated again."""
         for where, values in self._known:
             if where is position or np.array_equal(where, position):
@@ -87,11 +87,11 @@ class HostLikelihood:
         self.remember(position, values)
         return values
 
-    def remember(self, position: Array, values: Any) -> None:
+    def remember(self, position: Array | np.ndarray, values: Any) -> None:
         """Remember the values of this cloud and of the latest ones before it."""
         self._known = [(position, values), *self._known[: KEPT_CLOUDS - 1]]
 
-    def _named(self, model: Model, position: Array) -> Named:
+    def _named(self, model: Model, position: Array | np.ndarray) -> Named:
         flat = position.reshape(-1, model.dimension)
         return as_numpy(model, unravel_positions(model, flat))
 
@@ -233,7 +233,9 @@ def _total(model: Model, position: Array, data: PyTree) -> Array:
     return Total(data)(model, position, model.transform(position)[0])
 
 
-def host_likelihood(model: Model, data: PyTree, position: Array) -> HostLikelihood | None:
+def host_likelihood(
+    model: Model, data: PyTree, position: Array | np.ndarray
+) -> HostLikelihood | None:
     """The likelihood on the host, or None if JAX can trace it.
 
     A model may specify where it runs (``on_host``). Otherwise the function is traced, which

@@ -13,7 +13,7 @@ from jax.scipy.special import logsumexp
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
-from weighbridge.core.resampling import effective_sample_size, log_mean_exp, multinomial
+from weighbridge.core.resampling import effective_sample_size, log_mean_exp, relative_weights
 from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, select
 from weighbridge.sampling.kernels.parts.mixture import (
@@ -150,7 +150,7 @@ class PopulationMonteCarlo(Kernel):
         log_weight = log_density - logsumexp(components, axis=1)
         log_evidence = log_mean_exp(log_weight)
 
-        chosen = multinomial(key_resample, log_weight)
+        chosen = _multinomial(key_resample, log_weight)
         adapting = state.num_steps < self.num_adapt
         # A population without any weight is never accepted.
         log_ratio = jnp.where(adapting, jnp.inf, log_evidence - state.log_evidence)
@@ -180,6 +180,17 @@ class PopulationMonteCarlo(Kernel):
     def rescale(self, variance: Array | float) -> PopulationMonteCarlo:
         """Unchanged: the walkers have the scale of the target."""
         return self
+
+
+def _multinomial(key: Array, log_weight: Array) -> Array:
+    """Indices of a population that is resampled independently, in their order."""
+    share, _ = relative_weights(log_weight)
+    cumulative = jnp.cumsum(share)
+    points = jnp.sort(jax.random.uniform(key, log_weight.shape))
+    chosen = jnp.searchsorted(cumulative / cumulative[-1], points, side="right")
+    # Rounding may put a point above the last weight: use the last walker with a positive weight.
+    last = jnp.max(jnp.where(share > 0, jnp.arange(share.shape[0]), 0))
+    return jnp.minimum(chosen, last)
 
 
 def _no_nan(log_density: Any) -> Array:

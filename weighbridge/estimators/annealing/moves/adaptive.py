@@ -1,20 +1,31 @@
-"""The common part of movers that tune themselves: metric, number of moves, loop over moves."""
+"""The common part of movers that tune themselves: metric, number of moves, loop over moves.
+
+Only the loop over moves is compiled (``_moves`` and ``_chains``). The metric before it and the
+tuning after it are computed on the host.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from weighbridge.core.compilation import EitherProgram
 from weighbridge.core.thresholds import MIN_MOVE_ACCEPTANCE
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.moves.forgetting import memory
+from weighbridge.estimators.annealing.moves.mover import Moved
+from weighbridge.estimators.annealing.moves.scales import others_scale
 from weighbridge.estimators.annealing.path import Path
+from weighbridge.sampling.kernels.parts.dialogue import Point
 
-# With this many particles for each dimension, their covariance is used without shrinkage.
-ENOUGH_PARTICLES = 4
+# A number as a leaf of a pytree: of the user, of a program, or of the host.
+Number = Array | np.ndarray | float | int
 
 
 class AdaptiveInfo(NamedTuple):
@@ -30,13 +41,13 @@ class AdaptiveInfo(NamedTuple):
         unbounded: for each island, particles whose log density has become +inf.
     """
 
-    acceptance: Array
-    step_size: Array
-    num_moves: Array
-    correlation: Array
-    lingering: Array
-    divergent: Array
-    unbounded: Array
+    acceptance: float
+    step_size: float
+    num_moves: int
+    correlation: float
+    lingering: float
+    divergent: float
+    unbounded: np.ndarray
 
 
 class Setting(NamedTuple):
@@ -47,8 +58,8 @@ class Setting(NamedTuple):
         alive: which particles have weight.
     """
 
-    scale: Array
-    alive: Array
+    scale: Array | np.ndarray
+    alive: Array | np.ndarray
 
 
 class Tally(NamedTuple):
@@ -68,7 +79,7 @@ class Tally(NamedTuple):
     divergent: Array
     middle: tuple[Array, Array]
 
-    def noted(self, index: Array | int, num_moves: Array | int) -> Tally:
+    def noted(self, index: Array | int, num_moves: Number) -> Tally:
         """Save the state as ``middle`` if this was the last move of the first half."""
         now = jnp.asarray(index) + 1 == jnp.asarray(num_moves) // 2
         here = self.state.position, self.state.log_density
@@ -99,11 +110,10 @@ class Adaptive:
     the moves: stopping when the particles look right would select particles and cause a bias.
     """
 
-    num_moves: Array | int
-    decorrelated: Array | float
+    num_moves: Number
+    decorrelated: float
     dense: bool
 
-    adjusted: ClassVar[bool] = True
     # A lower acceptance is flagged.
     low_acceptance: ClassVar[float] = MIN_MOVE_ACCEPTANCE
 
@@ -117,15 +127,15 @@ class Adaptive:
         """One move of all particles, and the step size tuned by it."""
         raise NotImplementedError
 
-    def first_step_size(self) -> Array | float:
+    def first_step_size(self) -> Number:
         """The step size of the first move."""
         raise NotImplementedError
 
-    def most_moves(self, dimension: int) -> Array | int:
+    def most_moves(self, dimension: int) -> Number:
         """The largest number of moves."""
         raise NotImplementedError
 
-    def tuned(self, step_size: Array | float, num_moves: Array | int) -> Self:
+    def tuned(self, step_size: Number, num_moves: Number) -> Self:
         """The mover for the next power."""
         raise NotImplementedError
 
@@ -137,51 +147,39 @@ class Adaptive:
         """A few moves, for quenching: particles only need to climb to the nearest mode."""
         return self.tuned(self.first_step_size(), 3)
 
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+    def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """Move all particles, and tune for the next power."""
         setting = self.setting(cloud, cloud)
-        tally = first = self.begin(self.start(cloud.position, path, power))
-
-        def body(index: Array, tally: Tally) -> Tally:
-            # The key of the first island draws the moves of all islands.
-            moved = self.advance(keys[0], index, tally, setting, path, power)
-            return confined(path, tally, moved).noted(index, num_moves)
-
-        num_moves = jnp.asarray(self.num_moves)
-        tally = jax.lax.fori_loop(0, num_moves, body, tally)
-        info, tuned = self.conclude(first, tally, num_moves, setting)
-        return tally.state.position, info, tuned
+        # The key of the first island draws the moves of all islands.
+        first, last = MOVES.for_numbers(path.num_numbers)(
+            self, key_data[0], cloud.position, setting, path, power
+        )
+        info, tuned = self.conclude(cloud, first, last, int(self.num_moves))
+        return Moved(np.asarray(last.state.position), info, tuned)
 
     def chain(
         self,
-        keys: Array,
+        key_data: np.ndarray,
         cloud: Cloud,
         path: Path,
-        power: Array,
+        power: float,
         population: Cloud,
         length: int,
-    ) -> tuple[Array, Any, Any]:
+    ) -> Moved:
         """Chains of a fixed length from all particles; every state becomes a particle.
 
         The metric comes from ``population``, which is larger than the cloud that moves.
         """
         setting = self.setting(cloud, population)
-        first = self.begin(self.start(cloud.position, path, power))
-
-        def body(tally: Tally, index: Array) -> tuple[Tally, Array]:
-            moved = self.advance(keys[0], index, tally, setting, path, power)
-            tally = confined(path, tally, moved).noted(index, length - 1)
-            return tally, tally.state.position
-
-        tally, states = jax.lax.scan(body, first, jnp.arange(length - 1))
-        states = jnp.concatenate([cloud.position[None], states])
-        num_moves = jnp.asarray(length - 1, jnp.asarray(self.num_moves).dtype)
-        info, tuned = self.conclude(first, tally, num_moves, setting)
-        return joined(states), info, tuned
+        first, last, states = CHAINS.for_numbers(path.num_numbers)(
+            self, key_data[0], cloud.position, setting, path, power, length=length
+        )
+        info, tuned = self.conclude(cloud, first, last, length - 1)
+        return Moved(joined(np.concatenate([cloud.position[None], states])), info, tuned)
 
     def setting(self, cloud: Cloud, population: Cloud) -> Setting:
         """The metric, and which particles have weight."""
-        return Setting(others_scale(population, dense=self.dense), jnp.isfinite(cloud.log_weight))
+        return Setting(others_scale(population, dense=self.dense), np.isfinite(cloud.log_weight))
 
     def begin(self, state: Any) -> Tally:
         """The tally before the first move."""
@@ -190,139 +188,98 @@ class Adaptive:
         return Tally(state, one * self.first_step_size(), 0 * one, 0 * one, middle)
 
     def conclude(
-        self, first: Tally, last: Tally, num_moves: Array, setting: Setting
+        self, cloud: Cloud, log_density: Array | np.ndarray, last: Tally, num_moves: int
     ) -> tuple[AdaptiveInfo, Self]:
-        """The info of the moves, and the mover for the next power."""
-        start, end, alive = first.state, last.state, setting.alive
-        # Log densities are one more coordinate, so that ``memory`` is compiled once.
-        before = _beside(start.position, start.log_density)
-        after = _beside(end.position, end.log_density)
-        found = memory(before, _beside(*last.middle), after, alive, num_moves)
-        correlation, lingering = (jnp.maximum(jnp.mean(m[:-1]), m[-1]) for m in found)
-        needed = num_moves * jnp.log(self.decorrelated) / jnp.log(jnp.clip(lingering, 0.01, 0.99))
-        most = self.most_moves(start.position.shape[-1])
+        """The info of the moves, and the mover for the next power.
+
+        Args:
+            cloud: the particles before the moves.
+            log_density: their log densities.
+            last: the tally after the moves.
+            num_moves: number of moves.
+        """
+        position, alive = cloud.position, np.isfinite(cloud.log_weight)
+        # The log density is one more coordinate.
+        before = _beside(position, log_density)
+        middle, after = _beside(*last.middle), _beside(last.state.position, last.state.log_density)
+        found = memory(before, middle, after, alive, num_moves)
+        correlation, lingering = (float(max(np.mean(m[:-1]), m[-1])) for m in found)
+        decay = math.log(min(max(lingering, 0.01), 0.99))
+        needed = math.ceil(num_moves * math.log(self.decorrelated) / decay)
+        most = int(self.most_moves(position.shape[-1]))
         # At least two moves if correlation is left: one move cannot show how it decays.
-        least = jnp.where(correlation > self.decorrelated, 2, 1)
-        needed = jnp.clip(jnp.ceil(needed), jnp.minimum(least, most), most).astype(num_moves.dtype)
-        acceptance, divergent = last.acceptance / num_moves, last.divergent / num_moves
-        unbounded = jnp.sum(alive & (end.log_density == jnp.inf), axis=1)
+        least = 2 if correlation > self.decorrelated else 1
+        needed = min(max(needed, min(least, most)), most)
+        step_size = np.asarray(last.step_size)
         info = AdaptiveInfo(
-            acceptance, last.step_size, num_moves, correlation, lingering, divergent, unbounded
+            acceptance=float(last.acceptance) / num_moves,
+            step_size=float(step_size),
+            num_moves=num_moves,
+            correlation=correlation,
+            lingering=lingering,
+            divergent=float(last.divergent) / num_moves,
+            unbounded=np.sum(alive & (after[..., -1] == np.inf), axis=1),
         )
-        return info, self.tuned(last.step_size, needed)
+        return info, self.tuned(step_size, np.asarray(needed))
 
 
-def joined(states: Array) -> Array:
+def _moves(
+    mover: Adaptive, key_data: Array, position: Array, setting: Setting, path: Path, power: Array
+) -> tuple[Array, Tally]:
+    """The moves of all particles: their log densities before, and the tally after."""
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    first = mover.begin(mover.start(position, path, power))
+
+    def body(index: Array, tally: Tally) -> Tally:
+        moved = mover.advance(key, index, tally, setting, path, power)
+        return confined(path, tally, moved).noted(index, mover.num_moves)
+
+    last = jax.lax.fori_loop(0, mover.num_moves, body, first)
+    return first.state.log_density, _without_gradients(last)
+
+
+def _chains(
+    mover: Adaptive,
+    key_data: Array,
+    position: Array,
+    setting: Setting,
+    path: Path,
+    power: Array,
+    length: int,
+) -> tuple[Array, Tally, Array]:
+    """As ``_moves``, with every state of the chains."""
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    first = mover.begin(mover.start(position, path, power))
+
+    def body(tally: Tally, index: Array) -> tuple[Tally, Array]:
+        moved = mover.advance(key, index, tally, setting, path, power)
+        tally = confined(path, tally, moved).noted(index, length - 1)
+        return tally, tally.state.position
+
+    last, states = jax.lax.scan(body, first, jnp.arange(length - 1))
+    return first.state.log_density, _without_gradients(last), states
+
+
+def _without_gradients(tally: Tally) -> Tally:
+    """The tally with positions and log densities only, to be returned from a program."""
+    return tally._replace(state=Point(tally.state.position, tally.state.log_density))
+
+
+MOVES = EitherProgram(_moves)
+CHAINS = EitherProgram(_chains, static_argnames="length")
+
+
+def _beside(position: Array | np.ndarray, log_density: Array | np.ndarray) -> np.ndarray:
+    """Positions, and log densities as one more coordinate."""
+    return np.concatenate([position, np.asarray(log_density)[..., None]], axis=-1)
+
+
+def joined(states: np.ndarray) -> np.ndarray:
     """Reshape states of chains, states x islands x chains x ..., to islands x particles x ..."""
-    ordered = jnp.moveaxis(states, 0, 2)
+    ordered = np.moveaxis(states, 0, 2)
     return ordered.reshape(ordered.shape[0], -1, *ordered.shape[3:])
 
 
-def others_scale(cloud: Cloud, *, dense: bool) -> Array:
-    """For each island a square root of the covariance of particles of other islands.
-
-    Even islands use the odd ones, odd islands the even ones; a single island uses itself.
-    """
-    num_islands = cloud.position.shape[0]
-    if num_islands == 1:
-        return particle_scale(cloud, dense=dense)[None]
-    halves = [jax.tree_util.tree_map(lambda leaf: leaf[k::2], cloud) for k in (1, 0)]  # noqa: B023
-    scale_of = partial(particle_scale, dense=dense)
-    if num_islands % 2:
-        roots = jnp.stack([scale_of(half) for half in halves])
-    else:  # both at once compile in half the time
-        both: Cloud = jax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *halves)
-        roots = jax.vmap(scale_of)(both)
-    return roots[jnp.arange(num_islands) % 2]
-
-
-def particle_scale(cloud: Cloud, *, dense: bool) -> Array:
-    """A square root of the covariance of all particles.
-
-    With N effective particles and D dimensions, the covariance is shrunk towards its diagonal if
-    N < 4 D; the diagonal has the weight D / (N + D). With more particles it is not shrunk, because
-    shrinkage would lose the narrow directions of a strongly correlated posterior.
-    """
-    dimension = cloud.position.shape[-1]
-    position = cloud.position.reshape(-1, dimension)
-    # All islands have the same total weight; particles within an island have their weights.
-    usable = jnp.isfinite(cloud.log_weight)
-    share = jax.nn.softmax(jnp.where(usable, cloud.log_weight, -jnp.inf), axis=1)
-    share = jnp.where(usable, share, 0.0).reshape(-1)
-    share = share / jnp.sum(share)
-    centred = _centred(position, share @ position)
-    variance = share @ centred**2
-    variance = jnp.where(variance > 0, variance, 1.0)
-    if not dense:
-        return jnp.sqrt(variance)
-    covariance = (centred * share[:, None]).T @ centred
-    # Copies from resampling count once.
-    distinct = 1 + jnp.sum(jnp.diff(jnp.sort(position[:, 0])) > 0)
-    effective = jnp.minimum(1.0 / jnp.sum(share**2), distinct)
-    few = effective < ENOUGH_PARTICLES * dimension
-    trust = jnp.where(few, effective / (effective + dimension), 1.0)
-    shrunk = trust * covariance + (1 - trust) * jnp.diag(variance)
-    root: Array = jnp.linalg.cholesky(shrunk + 1e-10 * jnp.diag(variance))
-    return root
-
-
-def remembered(alive: Array, start: Array, *later: Array) -> Array:
-    """Absolute correlation of the values at later times with those at the start.
-
-    Returns one row for each time, one column for each coordinate.
-    """
-    # Two vector-matrix products for all sums: separate sums take far longer to compile.
-    num_times, dimension = len(later), start.shape[-1]
-    weight = (alive / jnp.sum(alive)).reshape(-1)
-    values = jnp.concatenate([start, *later], axis=-1)
-    values = jnp.where(alive[..., None], values, 0.0).reshape(weight.shape[0], -1)
-    centred = _centred(values, weight @ values)
-    products = jnp.tile(centred[:, :dimension], num_times) * centred[:, dimension:]
-    moments = (weight @ jnp.concatenate([centred**2, products], axis=1)).reshape(-1, dimension)
-    variances, covariances = moments[: num_times + 1], moments[num_times + 1 :]
-    norms = variances[0] * variances[1:]
-    return jnp.where(norms > 0, jnp.abs(covariances) / jnp.sqrt(norms), 1.0)
-
-
-def memory(
-    start: Array, middle: Array, end: Array, alive: Array, num_moves: Array
-) -> tuple[Array, Array]:
-    r"""Correlation of the particles with their start, and the part that decays with more moves.
-
-    The correlation of a coordinate after m moves is modelled as
-
-    .. math:: c_m = c_\infty + (1 - c_\infty) \rho^m.
-
-    Then c after half of the moves and c after all moves determine rho^m, for any c_infinity. Few
-    moves cannot distinguish slow decay from no decay: if a coordinate decays at two rates, the
-    faster rate is found. Returns c_m and rho^m of each coordinate; rho^m is at most c_m.
-    """
-    half, whole = remembered(alive, start, middle, end)
-    first = jnp.maximum(num_moves // 2, 1)
-    second = (num_moves - first) / first
-    moved = half < 1 - 1e-9
-    ratio = jnp.where(moved, (half - whole) / jnp.where(moved, 1 - half, 1.0), second)
-    ratio = jnp.clip(ratio, 0.0, 0.999 * second)
-    # Solve ratio = x (1 - x^k) / (1 - x) for x = rho^first, with k = second; for equal halves
-    # (k = 1) x is the ratio.
-    share = jnp.minimum(ratio, 0.999)
-    for _ in range(5):
-        share = jnp.minimum(ratio * (1 - share) / (1 - share**second), 0.999)
-    fading = jnp.where(num_moves > 1, share ** (num_moves / first), whole)
-    return whole, jnp.minimum(fading, whole)
-
-
-def _beside(position: Array, log_density: Array) -> Array:
-    """Positions, and log densities as one more coordinate."""
-    return jnp.concatenate([position, log_density[..., None]], axis=-1)
-
-
-def _centred(values: Array, mean: Array) -> Array:
-    """Deviations from the mean; those at the level of rounding are set to zero."""
-    deviation = values - mean
-    return jnp.where(jnp.abs(deviation) > 1e-12 * jnp.abs(mean), deviation, 0.0)
-
-
-def pooled(values: Array, alive: Array) -> Array:
+def pooled(values: Array, alive: Array | np.ndarray) -> Array:
     """Average over all particles with weight, of all islands."""
     return jnp.sum(jnp.where(alive, jnp.nan_to_num(values), 0.0)) / jnp.sum(alive)

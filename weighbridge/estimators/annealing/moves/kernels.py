@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erfc
 
+from weighbridge.core.compilation import EitherProgram
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, pooled
-from weighbridge.estimators.annealing.moves.mover import stable_moves
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Number, Setting, Tally, pooled
+from weighbridge.estimators.annealing.moves.mover import Moved, stable_moves
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.models.targets.density import Target
 from weighbridge.sampling.kernels.hmc import HMC, evaluate
@@ -96,34 +97,50 @@ class Repeat:
     rows_past: Array | float = 1.0
     rows_chunk: Array | float = 0.0
 
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+    def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """Move every particle; the info is averaged over the second half of the moves."""
-        kernel = self.kernel.rescale(1.0 / (self.rows_past + power * self.rows_chunk))
-        num_moves = self.num_moves
-        first = num_moves // 2
+        alive = np.isfinite(cloud.log_weight)
+        moved, info, stable = REPEATED.for_numbers(path.num_numbers)(
+            self, key_data, cloud.position, alive, path, power
+        )
+        info = jax.tree_util.tree_map(np.asarray, info)
+        return Moved(np.asarray(moved), info, self, np.asarray(stable))
 
-        def move_one(target: Target, _: None, key: Array, position: Array) -> tuple[Array, Any]:
-            state = kernel.init(position, target)
-            shape = jax.eval_shape(kernel.step, key, state, target)[1]
-            zero = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape), shape)
 
-            def body(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-                state, total = carry
-                state, info = kernel.step(jax.random.fold_in(key, index), state, target)
-                share = jnp.where(index >= first, 1.0 / (num_moves - first), 0.0)
-                add = lambda sum_, leaf: sum_ + share * leaf  # noqa: E731
-                return state, jax.tree_util.tree_map(add, total, info)
+def _repeated(
+    repeat: Repeat, key_data: Array, position: Array, alive: Array, path: Path, power: Array
+) -> tuple[Array, Any, Array]:
+    """All moves of all particles: positions, averaged info, and which did not diverge."""
+    keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    kernel = repeat.kernel.rescale(1.0 / (repeat.rows_past + power * repeat.rows_chunk))
+    num_moves = repeat.num_moves
+    first = num_moves // 2
 
-            state, info = jax.lax.fori_loop(0, num_moves, body, (state, zero))
-            return state.position, info
+    def move_one(target: Target, _: None, key: Array, position: Array) -> tuple[Array, Any]:
+        state = kernel.init(position, target)
+        shape = jax.eval_shape(kernel.step, key, state, target)[1]
+        zero = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape), shape)
 
-        each = particle_keys(keys, cloud.position.shape[1])
-        moved, info = over_islands(move_one, each, cloud.position, path=path, power=power)
-        # Diverged moves will be undone: leave them out of the average.
-        stable = stable_moves(path, power, cloud.position, moved)
-        permitted = path.permits(cloud.position, moved)
-        moved = jnp.where(permitted[..., None], moved, cloud.position)
-        return moved, average(info, stable & jnp.isfinite(cloud.log_weight)), self
+        def body(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            state, total = carry
+            state, info = kernel.step(jax.random.fold_in(key, index), state, target)
+            share = jnp.where(index >= first, 1.0 / (num_moves - first), 0.0)
+            add = lambda sum_, leaf: sum_ + share * leaf  # noqa: E731
+            return state, jax.tree_util.tree_map(add, total, info)
+
+        state, info = jax.lax.fori_loop(0, num_moves, body, (state, zero))
+        return state.position, info
+
+    each = particle_keys(keys, position.shape[1])
+    moved, info = over_islands(move_one, each, position, path=path, power=power)
+    # Diverged moves will be undone: leave them out of the average.
+    stable = stable_moves(path, power, position, moved)
+    permitted = path.permits(position, moved)
+    moved = jnp.where(permitted[..., None], moved, position)
+    return moved, average(info, stable & alive), stable
+
+
+REPEATED = EitherProgram(_repeated)
 
 
 @partial(register_dataclass, data_fields=[], meta_fields=[])
@@ -131,11 +148,9 @@ class Repeat:
 class Stay:
     """No move at all."""
 
-    adjusted: ClassVar[bool] = True
-
-    def move(self, keys: Array, cloud: Cloud, path: Path, power: Array) -> tuple[Array, Any, Any]:
+    def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """The positions, unchanged."""
-        return cloud.position, (), self
+        return Moved(cloud.position, (), self)
 
 
 @partial(
@@ -181,14 +196,14 @@ class AdaptiveHMC(Adaptive):
         dense: whether the metric is a full matrix or a diagonal.
     """
 
-    step_size: Array | float = 0.5
-    num_moves: Array | int = 4
-    trajectory: Array | float = 1.6
-    target_acceptance: Array | float = 0.8
-    max_moves: Array | int = 10
-    decorrelated: Array | float = 0.1
-    max_leapfrog: Array | int = 16
-    spread: Array | float = 0.0
+    step_size: Number = 0.5
+    num_moves: Number = 4
+    trajectory: Number = 1.6
+    target_acceptance: Number = 0.8
+    max_moves: Number = 10
+    decorrelated: float = 0.1
+    max_leapfrog: Number = 16
+    spread: Number = 0.0
     dense: bool = True
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
@@ -231,15 +246,15 @@ class AdaptiveHMC(Adaptive):
             tally.middle,
         )
 
-    def first_step_size(self) -> Array | float:
+    def first_step_size(self) -> Number:
         """The tuned step size."""
         return self.step_size
 
-    def most_moves(self, dimension: int) -> Array | int:
+    def most_moves(self, dimension: int) -> Number:
         """The largest number of moves, in any dimension."""
         return self.max_moves
 
-    def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveHMC:
+    def tuned(self, step_size: Number, num_moves: Number) -> AdaptiveHMC:
         """The mover for the next power."""
         return replace(self, step_size=step_size, num_moves=num_moves)
 

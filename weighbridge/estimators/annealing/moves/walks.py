@@ -13,7 +13,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.thresholds import MIN_WALK_ACCEPTANCE
 from weighbridge.core.types import Array, Kernel
-from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Setting, Tally, pooled
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Number, Setting, Tally, pooled
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, Stay
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.path import Path
@@ -58,9 +58,9 @@ class AdaptiveWalk(Adaptive):
     """
 
     kernel: Walker
-    num_moves: Array | int = 10
-    decorrelated: Array | float = 0.1
-    max_moves: Array | int | None = None
+    num_moves: Number = 10
+    decorrelated: float = 0.1
+    max_moves: Number | None = None
     dense: bool = True
 
     low_acceptance: ClassVar[float] = MIN_WALK_ACCEPTANCE
@@ -91,7 +91,7 @@ class AdaptiveWalk(Adaptive):
         count = kernel.num_uniform(shape[alone:])
         uniform = jax.random.uniform(jax.random.fold_in(key, index), (*shape[:alone], count))
 
-        def island(scale: Array, uniform: Array, point: Point) -> Any:
+        def island(scale: Any, uniform: Array, point: Point) -> Any:
             begin = kernel.in_metric(scale).begin
             return (begin if kernel.ensemble else jax.vmap(begin))(uniform, point)
 
@@ -106,16 +106,16 @@ class AdaptiveWalk(Adaptive):
         acceptance = tally.acceptance + mean.acceptance
         return Tally(point, tuned.step_size, acceptance, tally.divergent, tally.middle)
 
-    def first_step_size(self) -> Array | float:
+    def first_step_size(self) -> Number:
         """The tuned step size."""
-        step_size: Array | float = self.kernel.step_size
+        step_size: Number = self.kernel.step_size
         return step_size
 
-    def most_moves(self, dimension: int) -> Array | int:
+    def most_moves(self, dimension: int) -> Number:
         """The default grows with the dimension, as a random walk requires."""
         return 25 + 5 * dimension if self.max_moves is None else self.max_moves
 
-    def tuned(self, step_size: Array | float, num_moves: Array | int) -> AdaptiveWalk:
+    def tuned(self, step_size: Number, num_moves: Number) -> AdaptiveWalk:
         """The mover for the next power."""
         kernel = replace(self.kernel, step_size=step_size)  # type: ignore[type-var]
         return replace(self, kernel=kernel, num_moves=num_moves)
