@@ -294,9 +294,9 @@ class Ledger:
     def dimension_bias(self) -> float:
         """How far all islands may be too low together; settled islands count with their spread."""
         num_islands, num_particles, dimension = self.cloud.position.shape
-        settled = num_islands * self.settled_variance
-        variance = combine_islands(self.log_evidences).spread ** 2 + settled
-        return dimension_bias(variance, dimension, num_particles)
+        settled = math.sqrt(num_islands * self.settled_variance)
+        spread = math.hypot(combine_islands(self.log_evidences).spread, settled)
+        return dimension_bias(spread, dimension, num_particles)
 
     def cautions(self, std_error: float) -> dict[Status, bool]:
         """Reasons for caution, the gravest first, and whether each applies.

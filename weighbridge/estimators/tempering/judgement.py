@@ -62,7 +62,7 @@ def judge(
     estimates = method.island_estimates(outcome, path)
     combined = method.combine(estimates)
     num_particles, dimension = outcome.cloud.position.shape[1:]
-    bias = dimension_bias(combined.spread**2, dimension, num_particles)
+    bias = dimension_bias(combined.spread, dimension, num_particles)
     combined = combined._replace(std_error=math.hypot(combined.std_error, bias))
     crossing, second, interrupted = None, None, False
     try:

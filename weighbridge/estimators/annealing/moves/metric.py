@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 
+from weighbridge.estimators.annealing.cloud import Cloud, shares
+from weighbridge.estimators.annealing.moves.scales import ENOUGH_PARTICLES
 from weighbridge.sampling.kernels.parts.scale import LowRank
 
-# With fewer particles for each dimension than this, a full covariance matrix is mostly noise.
-ENOUGH_PARTICLES = 4
+# Up to this many coordinates a full matrix costs little, and shrinkage makes it good enough.
+SMALL_MATRIX = 100
 # Directions of a low-rank metric: each costs as much in a move as two more coordinates.
 NUM_DIRECTIONS = 8
 # A direction counts if its variance exceeds the largest one of pure noise by this factor.
@@ -17,12 +19,27 @@ ABOVE_NOISE = 1.1
 
 
 def is_dense(dimension: int, num_particles: int) -> bool:
-    """Whether this many particles (of all islands) support a full matrix.
+    """Whether the metric is a full matrix: if it is small, or if there are enough particles.
 
-    >>> is_dense(200, 1024), is_dense(500, 1024)
-    (True, False)
+    >>> is_dense(80, 64), is_dense(200, 1024), is_dense(500, 1024)
+    (True, True, False)
     """
-    return num_particles >= ENOUGH_PARTICLES * dimension
+    return dimension <= SMALL_MATRIX or num_particles >= ENOUGH_PARTICLES * dimension
+
+
+def others_low_rank(cloud: Cloud) -> LowRank:
+    """For each island the scale from particles of other islands, as in ``scales.others_scale``."""
+    num_islands = len(cloud.position)
+    if num_islands == 1:
+        halves = [cloud]
+    else:
+        halves = [Cloud(*(leaf[first::2] for leaf in cloud)) for first in (1, 0)]
+    found = [
+        low_rank_scale(half.position.reshape(-1, half.position.shape[-1]), shares(half))
+        for half in halves
+    ]
+    turn = np.arange(num_islands) % len(found)
+    return LowRank(*(np.stack(leaves)[turn] for leaves in zip(*found)))
 
 
 def low_rank_scale(position: np.ndarray, share: np.ndarray) -> LowRank:

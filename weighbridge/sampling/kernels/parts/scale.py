@@ -30,8 +30,8 @@ class LowRank(NamedTuple):
 
     def stretched(self, vector: Array) -> Array:
         """(I + U (t - 1) U^T) v."""
-        along = (jnp.asarray(self.stretch) - 1.0) * (vector @ jnp.asarray(self.directions))
-        return vector + jnp.asarray(self.directions) @ along
+        directions = jnp.asarray(self.directions)
+        return vector + directions @ ((jnp.asarray(self.stretch) - 1.0) * (vector @ directions))
 
 
 Scale = float | Array | LowRank
@@ -40,12 +40,12 @@ Scale = float | Array | LowRank
 def push(scale: Scale, vector: Array) -> Array:
     """S v: maps a vector with unit covariance to one with covariance S S^T."""
     if isinstance(scale, LowRank):
-        return scale.diagonal * scale.stretched(vector)
+        return jnp.asarray(scale.diagonal) * scale.stretched(vector)
     return jnp.asarray(scale) @ vector if jnp.ndim(scale) == 2 else scale * vector
 
 
 def pull(scale: Scale, covector: Array) -> Array:
     """S^T g: maps a gradient to the standardised coordinates."""
     if isinstance(scale, LowRank):
-        return scale.stretched(scale.diagonal * covector)
+        return scale.stretched(jnp.asarray(scale.diagonal) * covector)
     return covector @ scale if jnp.ndim(scale) == 2 else scale * covector
