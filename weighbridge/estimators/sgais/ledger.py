@@ -296,7 +296,7 @@ class Ledger:
         num_islands, num_particles, dimension = self.cloud.position.shape
         settled = math.sqrt(num_islands * self.settled_variance)
         spread = math.hypot(combine_islands(self.log_evidences).spread, settled)
-        return dimension_bias(spread, dimension, num_particles)
+        return dimension_bias(spread, dimension, num_islands * num_particles)
 
     def cautions(self, std_error: float) -> dict[Status, bool]:
         """Reasons for caution, the gravest first, and whether each applies.

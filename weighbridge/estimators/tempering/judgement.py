@@ -61,8 +61,8 @@ def judge(
     path = prepared.path_beyond()
     estimates = method.island_estimates(outcome, path)
     combined = method.combine(estimates)
-    num_particles, dimension = outcome.cloud.position.shape[1:]
-    bias = dimension_bias(combined.spread, dimension, num_particles)
+    num_islands, num_particles, dimension = outcome.cloud.position.shape
+    bias = dimension_bias(combined.spread, dimension, num_islands * num_particles)
     combined = combined._replace(std_error=math.hypot(combined.std_error, bias))
     crossing, second, interrupted = None, None, False
     try:

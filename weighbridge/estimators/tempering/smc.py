@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weighbridge.core.errors import MethodError
+from weighbridge.core.islands import has_few_particles
 from weighbridge.core.resampling import require_resampling
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
-from weighbridge.estimators.annealing.moves.metric import is_dense
 from weighbridge.estimators.annealing.moves.walks import MOVES
 from weighbridge.estimators.tempering.tempering import Tempering
 
@@ -92,7 +92,7 @@ class SMC(Tempering):
         >>> SMC().step_ess(20), SMC().step_ess(500), SMC(target_ess=0.5).step_ess(500)
         (0.7, 0.9, 0.5)
         """
-        few = not is_dense(dimension, self.num_islands * self.num_particles)
+        few = has_few_particles(dimension, self.num_islands * self.num_particles)
         return CAREFUL_ESS if few and self.target_ess == USUAL_ESS else self.target_ess
 
     @property

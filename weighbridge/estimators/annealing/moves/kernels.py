@@ -12,11 +12,12 @@ import numpy as np
 from jax.scipy.special import erfc
 
 from weighbridge.core.compilation import EitherProgram
+from weighbridge.core.islands import has_few_particles
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Number, Setting, Tally, pooled
-from weighbridge.estimators.annealing.moves.metric import is_dense, others_low_rank
+from weighbridge.estimators.annealing.moves.metric import others_low_rank
 from weighbridge.estimators.annealing.moves.mover import Moved, stable_moves
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.models.targets.density import Target
@@ -213,7 +214,7 @@ class AdaptiveHMC(Adaptive):
     def setting(self, cloud: Cloud, population: Cloud) -> Setting:
         """The metric, of low rank if the particles do not support a full matrix."""
         num_islands, num_particles, dimension = population.position.shape
-        if not self.dense or is_dense(dimension, num_islands * num_particles):
+        if not self.dense or not has_few_particles(dimension, num_islands * num_particles):
             return super().setting(cloud, population)
         return Setting(others_low_rank(population), np.isfinite(cloud.log_weight))
 
