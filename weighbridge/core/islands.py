@@ -16,6 +16,11 @@ ROUNDED_SHARE = 1e-14
 LARGEST_ROUNDING = 1e100
 # Below this effective number of events, the variance of the log of a rate is a lower bound.
 FEW_EVENTS = 8.0
+# With this many particles for each parameter, their covariance is known well enough. More than
+# MANY_PARAMETERS with fewer particles are too many.
+MANY_PARAMETERS, ENOUGH_PARTICLES = 100, 4
+# In many dimensions: the error of the mean over islands, as a part of the spread of one of them.
+BEYOND_THE_MEAN = 0.8
 
 
 class Combined(NamedTuple):
@@ -101,6 +106,36 @@ def combine_islands(log_evidences: np.ndarray) -> Combined:
         variance = max(variance, float(polygamma(1, 1.0 / uneven)))
     widened = math.sqrt(variance * (num_islands - 1) / (num_islands - 3))
     return Combined(log_evidence, math.hypot(widened, rounding_error(log_evidence)), spread)
+
+
+def has_few_particles(dimension: int, num_particles: int) -> bool:
+    """Whether the particles of all islands are too few to know the shape of the posterior.
+
+    >>> has_few_particles(80, 64), has_few_particles(200, 1024), has_few_particles(500, 1024)
+    (False, False, True)
+    """
+    return dimension > MANY_PARAMETERS and num_particles < ENOUGH_PARTICLES * dimension
+
+
+def dimension_bias(spread: float, dimension: int, num_particles: int) -> float:
+    """How far the mean of all islands may be off in many dimensions, in nats.
+
+    If particles are few for the dimension, Z has a long tail: few islands find much, most find
+    little. If none of the few is among the islands, the mean is too low and the spread too small.
+    More islands help little, so that the error is about the spread of one island:
+    ``BEYOND_THE_MEAN`` of it, besides the error of the mean.
+
+    Args:
+        spread: standard deviation of the log evidence over islands.
+        dimension: number of parameters.
+        num_particles: particles of all islands.
+
+    >>> dimension_bias(2.0, 500, 1024), dimension_bias(2.0, 200, 1024)
+    (1.6, 0.0)
+    """
+    if not has_few_particles(dimension, num_particles) or not math.isfinite(spread):
+        return 0.0
+    return BEYOND_THE_MEAN * spread
 
 
 def combine_logs(log_evidences: np.ndarray) -> Combined:

@@ -18,8 +18,8 @@ MIN_STREAMED_PARTICLES = 1.5
 MIN_MOVE_ACCEPTANCE = 0.2
 MIN_WALK_ACCEPTANCE = 0.05
 # TOO_FEW_MOVES: correlation with the start that the moves may leave if there are more parameters
-# than particles.
-MAX_MOVE_MEMORY = 0.25
+# than particles. With 0.4 and less the stated error covers what it costs.
+MAX_MOVE_MEMORY = 0.5
 # HEATED: a heating bias (nats) below this is not flagged, because the error includes it.
 MAX_HEATING_BIAS = 1.0
 # NOISY: flagged if batch noise may have changed log Z by this much (nats) and by more than its

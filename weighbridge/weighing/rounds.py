@@ -142,7 +142,7 @@ def _error(results: Sequence[Evidence], method: Method) -> float:
 
 def _bias(results: Sequence[Evidence]) -> float:
     """The bias, which more islands do not reduce; mean over rounds."""
-    names = ("heating_bias", "noise_bias")
+    names = ("heating_bias", "noise_bias", "dimension_bias")
     return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
 
 

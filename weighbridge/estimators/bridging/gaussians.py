@@ -13,11 +13,11 @@ from scipy.linalg import solve_triangular
 
 from weighbridge.core import interrupts
 from weighbridge.core.compilation import jit
+from weighbridge.core.islands import ENOUGH_PARTICLES
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.moves.kernels import over_islands
-from weighbridge.estimators.annealing.moves.scales import ENOUGH_PARTICLES
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.bridging.bridge import Bridged, bridge
 from weighbridge.models.model import Model

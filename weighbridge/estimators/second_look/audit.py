@@ -185,7 +185,7 @@ class Importance(NamedTuple):
 
 def _nothing(dimension: int) -> Importance:
     """An empty importance sample."""
-    standard = np.zeros(dimension), np.eye(dimension)
+    standard = np.zeros(dimension), np.empty((0, 0))  # no D x D matrix for nothing
     none = Mode(np.empty((0, dimension)), np.empty(0), standard)
     return Importance(-math.inf, math.nan, 0.0, none)
 

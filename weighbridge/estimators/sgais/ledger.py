@@ -15,7 +15,7 @@ import numpy as np
 
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
-from weighbridge.core.islands import combine_islands, rounding_error
+from weighbridge.core.islands import combine_islands, dimension_bias, rounding_error
 from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import ROUNDING, is_same, systematic_indices
 from weighbridge.core.rollback import restored_on_error
@@ -287,7 +287,15 @@ class Ledger:
             return combined.log_evidence, math.nan
         variance = combined.std_error**2 + self.settled_variance
         lost = rounding_error(combined.log_evidence, self.num_chunks)
-        return combined.log_evidence, math.hypot(math.sqrt(variance), self.heating_bias, lost)
+        biases = self.heating_bias, self.dimension_bias()
+        return combined.log_evidence, math.hypot(math.sqrt(variance), *biases, lost)
+
+    def dimension_bias(self) -> float:
+        """How far all islands may be too low together; settled islands count with their spread."""
+        num_islands, num_particles, dimension = self.cloud.position.shape
+        settled = math.sqrt(num_islands * self.settled_variance)
+        spread = math.hypot(combine_islands(self.log_evidences).spread, settled)
+        return dimension_bias(spread, dimension, num_islands * num_particles)
 
     def cautions(self, std_error: float) -> dict[Status, bool]:
         """Reasons for caution, the gravest first, and whether each applies.

@@ -228,6 +228,8 @@ class SGAISRun(LedgerRun):
                 "anchor_error": anchor_error(self.anchor, ledger.cloud),
                 "path_repaired": ledger.repaired,
             }
+            if found.diagnostics["answer"] == "path":
+                own["dimension_bias"] = ledger.dimension_bias()
             return replace(found, diagnostics=found.diagnostics | own)
 
     def _order(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weighbridge.core import interrupts
-from weighbridge.core.islands import Combined
+from weighbridge.core.islands import Combined, dimension_bias
 from weighbridge.core.resampling import is_same
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
@@ -61,6 +61,9 @@ def judge(
     path = prepared.path_beyond()
     estimates = method.island_estimates(outcome, path)
     combined = method.combine(estimates)
+    num_islands, num_particles, dimension = outcome.cloud.position.shape
+    bias = dimension_bias(combined.spread, dimension, num_islands * num_particles)
+    combined = combined._replace(std_error=math.hypot(combined.std_error, bias))
     crossing, second, interrupted = None, None, False
     try:
         interrupts.check()
@@ -79,6 +82,8 @@ def judge(
         interrupted = True  # the path has an answer anyway
     raised = path_flags(outcome, combined, second, method.disagreement)
     decision = decide(crossing, *combined[:2], raised)
+    if decision.diagnostics["answer"] == "path":
+        decision.diagnostics["dimension_bias"] = bias
     position, log_weight = map(np.asarray, outcome.cloud[:2])
     joined = second and second.missed(outcome.cloud, estimates, method.combine)
     if joined is not None:
@@ -134,7 +139,8 @@ def remembers_too_much(outcome: Annealed) -> bool:
     only a few directions, and the moves must reach the others. The test uses the correlation with
     the start, averaged over coordinates and over the later half of the steps. Particles in separate
     modes always stay correlated with their mode, but in so many dimensions this affects few
-    coordinates.
+    coordinates. A smaller correlation makes the spread of the islands larger, which the error
+    includes (see ``dimension_bias``).
     """
     num_particles, dimension = outcome.cloud.position.shape[1:]
     found = move_diagnostics(outcome).get("correlation")

@@ -103,6 +103,10 @@ class Tempering(BatchMethod):
         """The powers of the path; None: the ESS determines them."""
         return None
 
+    def step_ess(self, dimension: int) -> float:
+        """The target ESS for a model of this many parameters."""
+        return self.target_ess
+
     def island_estimates(self, outcome: Annealed, path: Path) -> np.ndarray:
         """Log evidence of each island, from the path."""
         return np.asarray(outcome.steps[-1].log_evidence)
@@ -154,7 +158,9 @@ class Tempering(BatchMethod):
                     cloud=prepared.cloud,
                     path_at=lambda _: prepared.path(),
                     mover=prepared.mover,
-                    settings=Settings(self.target_ess, self.resample_below, self.conditional),
+                    settings=Settings(
+                        self.step_ess(model.dimension), self.resample_below, self.conditional
+                    ),
                     schedule=self.schedule(),
                     max_steps=self.max_annealing_steps,
                     report=report,

@@ -13,6 +13,7 @@ from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, standard_normal
 from weighbridge.sampling.kernels.parts.leapfrog import leapfrog
+from weighbridge.sampling.kernels.parts.scale import Scale
 
 
 class HMCState(NamedTuple):
@@ -73,15 +74,15 @@ class HMC(Kernel):
     Args:
         step_size: length of a leapfrog step.
         num_leapfrog: number of leapfrog steps of a trajectory.
-        scale: the square root S of the inverse mass: one number, one for each coordinate, or a
-            (Cholesky) matrix; a square root of the target's covariance is the best choice.
+        scale: the square root S of the inverse mass: one number, one for each coordinate, a
+            (Cholesky) matrix, or ``LowRank``; a square root of the target's covariance is best.
         jitter: each trajectory's step size is multiplied by a number drawn from 1 - jitter to 1 +
             jitter, so that the length of trajectories is not always a period of the target.
     """
 
     step_size: float | Array = 0.1
     num_leapfrog: int | Array = 10
-    scale: float | Array = 1.0
+    scale: Scale = 1.0
     jitter: float | Array = 0.0
 
     target_acceptance: ClassVar[float | None] = 0.8

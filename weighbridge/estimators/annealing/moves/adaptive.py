@@ -24,6 +24,7 @@ from weighbridge.estimators.annealing.moves.mover import Moved
 from weighbridge.estimators.annealing.moves.scales import others_scale
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.sampling.kernels.parts.dialogue import Point
+from weighbridge.sampling.kernels.parts.scale import LowRank
 
 # A number as a leaf of a pytree: of the user, of a program, or of the host.
 Number = Array | np.ndarray | float | int
@@ -59,7 +60,7 @@ class Setting(NamedTuple):
         alive: which particles have weight.
     """
 
-    scale: Array | np.ndarray
+    scale: Array | np.ndarray | LowRank
     alive: Array | np.ndarray
 
 

@@ -12,14 +12,17 @@ import numpy as np
 from jax.scipy.special import erfc
 
 from weighbridge.core.compilation import EitherProgram
+from weighbridge.core.islands import has_few_particles
 from weighbridge.core.pytrees import register_dataclass
 from weighbridge.core.types import Array, Kernel
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive, Number, Setting, Tally, pooled
+from weighbridge.estimators.annealing.moves.metric import others_low_rank
 from weighbridge.estimators.annealing.moves.mover import Moved, stable_moves
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.models.targets.density import Target
 from weighbridge.sampling.kernels.hmc import HMC, evaluate
+from weighbridge.sampling.kernels.parts.scale import Scale
 
 # Up to this many coordinates, the particles of islands that share their rows are compiled as one
 # axis. With two axes the gradients over rows compile badly, and SMC takes three times as long
@@ -193,7 +196,9 @@ class AdaptiveHMC(Adaptive):
             between separate modes, longer trajectories cost more than they gain.
         spread: the step size of each particle is multiplied by a random factor between e^-spread
             and 1 in each move; a value above 0 helps where the density is narrower than elsewhere.
-        dense: whether the metric is a full matrix or a diagonal.
+        dense: whether the metric has correlations. If so, it is a full matrix, or a diagonal and a
+            few directions if there are many parameters and fewer than 4 particles for each. If not,
+            it is a diagonal.
     """
 
     step_size: Number = 0.5
@@ -205,6 +210,13 @@ class AdaptiveHMC(Adaptive):
     max_leapfrog: Number = 16
     spread: Number = 0.0
     dense: bool = True
+
+    def setting(self, cloud: Cloud, population: Cloud) -> Setting:
+        """The metric, of low rank if the particles do not support a full matrix."""
+        num_islands, num_particles, dimension = population.position.shape
+        if not self.dense or not has_few_particles(dimension, num_islands * num_particles):
+            return super().setting(cloud, population)
+        return Setting(others_low_rank(population), np.isfinite(cloud.log_weight))
 
     def start(self, position: Array, path: Path, power: Array) -> Any:
         """Evaluate the density and its gradient."""
@@ -226,7 +238,7 @@ class AdaptiveHMC(Adaptive):
         trajectory = jnp.minimum(self.trajectory / step_size, self.max_leapfrog / 1.2)
         count = jnp.clip(jnp.ceil(stretch * trajectory), 1, self.max_leapfrog).astype(int)
 
-        def step(target: Target, scale: Array, uniform: Array, state: Any) -> Any:
+        def step(target: Target, scale: Scale, uniform: Array, state: Any) -> Any:
             own_step = step_size * jnp.exp(-self.spread * uniform[-1])
             kernel = HMC(own_step, count, scale)
             return kernel.step_with(uniform[:-1], state, target, target.guide())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from weighbridge.core.islands import ENOUGH_PARTICLES
 from weighbridge.core.resampling import relative_weights
 from weighbridge.estimators.annealing.cloud import Cloud
-
-# With this many particles for each dimension, their covariance is used without shrinkage.
-ENOUGH_PARTICLES = 4
 
 
 def others_scale(cloud: Cloud, *, dense: bool) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from weighbridge.core.types import Array
-from weighbridge.sampling.kernels.parts.scale import pull, push
+from weighbridge.sampling.kernels.parts.scale import Scale, pull, push
 
 
 class Slope(Protocol):
@@ -31,7 +31,7 @@ def leapfrog(
     point: Point,
     momentum: Array,
     step_size: float | Array,
-    scale: float | Array,
+    scale: Scale,
 ) -> tuple[Point, Array]:
     r"""Half a step of the momentum, a step of the position, half a step of the momentum.
 
