@@ -105,6 +105,29 @@ class Status(enum.Enum):
         "are too noisy, which takes long (the default for up to 131,072 rows in memory). Or "
         "parametrise the model so that its posterior is closer to a Gaussian.",
     )
+    RANKS_NOT_UNIFORM = (
+        "new points not uniform",
+        "the insertion test of nested sampling fails: new points are not inserted uniformly among "
+        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did not "
+        "get far enough from their starts, and the log evidence may be wrong by more than its "
+        "error",
+        "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
+        "points (num_live), or a parametrisation with less varying scales.",
+    )
+    WALKERS_STUCK = (
+        "walkers stuck",
+        "more than a hundredth of the walkers of nested sampling did not move at all, so that "
+        "points were copied",
+        "Check that the log-likelihood is not rounded or nearly constant on thin sets; use more "
+        "moves (num_moves) or more live points (num_live).",
+    )
+    STOPPED_EARLY = (
+        "stopped early",
+        "nested sampling was stopped by max_calls or time_limit, or because the likelihood grows "
+        "without end, before the live points held little evidence (diagnostics['remainder']). The "
+        "log evidence is likely to be too low",
+        "Raise max_calls or time_limit; for a likelihood without a maximum, change the model.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "

@@ -7,6 +7,7 @@ do not fit. Callers use these attributes; they never test for a concrete class.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
@@ -56,6 +57,10 @@ class Method(Protocol):
     def counts(self) -> tuple[str, ...]:
         """Names of diagnostics that are counts; they are summed over rounds of islands."""
         return ()
+
+    def merged(self, rounds: Sequence[Evidence]) -> Evidence | None:
+        """Rounds as one result, if the method merges them in a way of its own; else None."""
+        return None
 
     def combine(self, islands: np.ndarray) -> Combined:
         """Combine the log evidences of the islands."""

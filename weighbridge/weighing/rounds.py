@@ -161,6 +161,9 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
     combined = _all_islands(results, method)
     if len(results) == 1:
         return results[0].std_error, combined
+    own = method.merged(results)
+    if own is not None:
+        return own.std_error, combined._replace(std_error=own.std_error)
     bridged = [r for r in results if _by_bridge(r)]
     # A flat round may have missed all the mass. Without it the mean would be too high.
     is_flat = any(Status.FLAT in r.flags for r in results)
@@ -195,6 +198,10 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
     """
     if len(results) == 1:
         return results[0]
+    own = method.merged(results)
+    if own is not None:
+        count = {"num_rounds": len(results)}
+        return replace(own, diagnostics=own.diagnostics | count)
     std_error, combined = merged_error(results, method)
     log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
     log_weights = log_weights - log_weights.max()
