@@ -45,7 +45,8 @@ class Status(enum.Enum):
         "This happens in models with very many parameters. Islands may then share a bias, and the "
         "log evidence is likely to be too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
-        "(num_particles), or a model with fewer parameters.",
+        "(num_particles), or a model with fewer parameters. In nested sampling: more moves "
+        "(num_moves).",
     )
     HEATED = (
         "heated",
@@ -108,8 +109,8 @@ class Status(enum.Enum):
     RANKS_NOT_UNIFORM = (
         "new points not uniform",
         "the insertion test of nested sampling fails: new points are not inserted uniformly among "
-        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did not "
-        "get far enough from their starts, and the log evidence may be wrong by more than its "
+        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did "
+        "not get far enough from their starts, and the log evidence may be wrong by more than its "
         "error",
         "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
         "points (num_live), or a parametrisation with less varying scales.",

@@ -41,7 +41,8 @@ def find_clusters(position: np.ndarray) -> list[Cluster]:
     Args:
         position: points x coordinates.
     """
-    pending, found = [np.arange(len(position))], []
+    pending = [np.arange(len(position))]
+    found: list[Cluster] = []
     while pending:
         members = pending.pop()
         parts = None

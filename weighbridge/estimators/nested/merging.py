@@ -12,6 +12,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
+    MAX_NESTED_MEMORY,
     MAX_NESTED_STUCK,
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
@@ -94,7 +95,7 @@ def weigh_points(points: Points, shrinkage: str, seed: int) -> Weighed:
         "lower_sum": sums.lower,
         "upper_sum": sums.upper,
         "volume_error": error,
-        "linear_error": linear_error(sums.log_weights, nlive),
+        "linear_error": linear_error(sums, level, nlive),
         "spread_p_value": p_value,
         "insertion_p_value": test.p_value,
         "rolling_p_value": test.rolling_p_value,
@@ -125,7 +126,7 @@ def _of_island(points: Points, shrinkage: str) -> tuple[float, float]:
     """Log evidence of one run, and its error to first order."""
     nlive = num_live(points)
     sums = log_sums(points.log_likelihood, log_shrinkage(nlive, shrinkage))
-    return sums.trapezium, linear_error(sums.log_weights, nlive)
+    return sums.trapezium, linear_error(sums, points.log_likelihood, nlive)
 
 
 def _spread(separate: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
@@ -151,6 +152,8 @@ def walk_flags(diagnostics: dict[str, Any], moves: str) -> list[Status]:
     walkers = max(diagnostics["num_walkers"], 1)
     if diagnostics["num_stuck"] / walkers > MAX_NESTED_STUCK:
         flags.append(Status.WALKERS_STUCK)
+    if diagnostics["remembered"] > MAX_NESTED_MEMORY:
+        flags.append(Status.TOO_FEW_MOVES)
     acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:
         flags.append(Status.LOW_ACCEPTANCE)
@@ -190,7 +193,7 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
     if any({n: v.shape[1:] for n, v in r.samples.items()} != shapes for r in results):
         raise MethodError("These results are of different models and cannot be merged.")
     points = _points(results)
-    if len(set(zip(points.island, points.log_likelihood, points.tie))) < len(points.tie):
+    if len(set(zip(points.log_likelihood, points.tie))) < len(points.tie):
         raise MethodError("A result was given twice, or two have the same seed; use other seeds.")
     weighed = weigh_points(points, first.diagnostics["shrinkage"], first.diagnostics["seed"])
     samples = {
@@ -217,10 +220,12 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
 
 def _points(results: Sequence[Evidence]) -> Points:
     """The points of results; islands of different results have different numbers."""
-    pieces = []
-    for number, result in enumerate(results):
+    pieces, num_islands = [], 0
+    for result in results:
         named = {leaf: result.trace[name] for leaf, name in COLUMNS.items()}
-        named["island"] = named["island"] + number * 2**32
+        names, index = np.unique(named["island"], return_inverse=True)
+        named["island"] = index + num_islands
+        num_islands += len(names)
         nowhere = np.zeros(len(result.log_weights))
         pieces.append(Points(position=nowhere, log_prior=nowhere, **named))
     return Points(*(np.concatenate(leaves) for leaves in zip(*pieces)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.checks import check_count, check_seed, require_counts
@@ -146,7 +147,7 @@ class NestedSampling(BatchMethod):
             term, count = likelihood_term(model, values, weight)
             num_live = self.num_live // self.num_islands
             position = draw_prior(model, seed, islands, num_live)
-            host = host_likelihood(model, values, position)
+            host = host_likelihood(model, values, jnp.asarray(position))
             many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
             density = Density(model, term, host, many)
             try:

@@ -19,14 +19,14 @@ from weighbridge.core.errors import ModelError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Report
 from weighbridge.estimators.annealing.cloud import draw_cloud
-from weighbridge.estimators.nested.clusters import Cluster, covariance, find_clusters
+from weighbridge.estimators.nested.clusters import find_clusters
 from weighbridge.estimators.nested.directions import draw_directions, draw_steps
 from weighbridge.estimators.nested.insertion import sequential_ranks
 from weighbridge.estimators.nested.moves.random_walk import RandomWalk
 from weighbridge.estimators.nested.moves.slice import SliceWalk
 from weighbridge.estimators.nested.moves.walk import Contour, Place, Script
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
-from weighbridge.estimators.nested.tuning import Tuning, correlation
+from weighbridge.estimators.nested.tuning import Memory, Tuning, memory
 from weighbridge.estimators.nested.volumes import log_shrinkage
 from weighbridge.estimators.nested.walkers import Density
 
@@ -185,12 +185,15 @@ class Run:
             (place.log_likelihood.reshape(shape), place.tie.reshape(shape)),
         )
         new = Points(
-            place.position.reshape(*shape, -1),
-            *(leaf.reshape(shape) for leaf in place[1:]),
-            *(leaf.reshape(shape) for leaf in contour),
-            insertion,
-            among,
-            starts.island,
+            position=place.position.reshape(*shape, -1),
+            log_prior=place.log_prior.reshape(shape),
+            log_likelihood=place.log_likelihood.reshape(shape),
+            tie=place.tie.reshape(shape),
+            birth=contour.log_likelihood.reshape(shape),
+            birth_tie=contour.tie.reshape(shape),
+            insertion=insertion,
+            among=among,
+            island=starts.island,
         )
         self.live = joined([survivors, new], axis=1)
         self.counts.batches += 1
@@ -228,27 +231,23 @@ class Run:
             self.counts.steps += walked.num_evaluations
             self.counts.waited += walked.num_steps * count - walked.num_evaluations
             self.counts.undefined += walked.num_undefined
-        self._learn(starts, place, position, accepted)
+        found = memory(starts, place, clusters, own, len(self.islands))
+        self._learn(found, accepted)
         return place
 
-    def _learn(
-        self, starts: Points, place: Place, position: np.ndarray, accepted: np.ndarray
-    ) -> None:
+    def _learn(self, found: Memory, accepted: np.ndarray) -> None:
         """Count what the walkers did, and tune the next walk."""
         counts, num_moves = self.counts, self.tuning.num_moves
-        scale = np.linalg.cholesky(covariance(position))
-        whole = Cluster(np.arange(len(position)), position.mean(axis=0), scale)
-        levels = starts.log_likelihood, place.log_likelihood
-        remembered = correlation(starts.position, place.position, levels, whole)
         counts.moves += num_moves * len(accepted)
         counts.accepted += int(accepted.sum())
         counts.stuck += int((accepted == 0).sum())
         counts.walkers += len(accepted)
         counts.num_moves.append(num_moves)
-        counts.remembered.append(remembered)
+        counts.remembered.append(found.level)
         acceptance = float(accepted.mean()) / num_moves
-        dimension = position.shape[1]
-        self.tuning = self.tuning.after(remembered, acceptance, dimension, self.fixed_moves)
+        self.tuning = self.tuning.after(
+            max(found), acceptance, self.density.model.dimension, self.fixed_moves
+        )
 
     # --- the evidence so far ------------------------------------------------------------------
 
@@ -322,14 +321,15 @@ def start_run(
     _check_start(told.log_likelihood)
     generator = random_numbers(seed, Stream.NESTED_RANKS, int(islands[0]), 2**32)
     drawn = Points(
-        position,
-        told.log_prior.reshape(shape),
-        told.log_likelihood.reshape(shape),
-        generator.random(shape),
-        *(np.full(shape, value) for value in PRIOR_CONTOUR),
-        np.full(shape, -1),
-        np.zeros(shape, int),
-        np.broadcast_to(islands[:, None], shape).copy(),
+        position=position,
+        log_prior=told.log_prior.reshape(shape),
+        log_likelihood=told.log_likelihood.reshape(shape),
+        tie=generator.random(shape),
+        birth=np.full(shape, PRIOR_CONTOUR[0]),
+        birth_tie=np.full(shape, PRIOR_CONTOUR[1]),
+        insertion=np.full(shape, -1),
+        among=np.zeros(shape, int),
+        island=np.broadcast_to(islands[:, None], shape).copy(),
     )
     tuning = Tuning.first(position.shape[2], moves == "random_walk")
     if fixed_moves is not None:

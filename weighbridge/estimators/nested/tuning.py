@@ -8,15 +8,19 @@ from typing import NamedTuple
 import numpy as np
 
 from weighbridge.estimators.nested.clusters import Cluster
+from weighbridge.estimators.nested.moves.walk import Place
+from weighbridge.estimators.nested.points import Points
 
 # Correlation between the start and the end of a walk that is aimed at.
-DECORRELATED = 0.1
+DECORRELATED = 0.05
 # Memory of the running means over batches.
 MEMORY = 0.8
 # The number of moves changes by at most this factor from one batch to the next.
 FASTEST = 1.5
+# Correlations in clusters with fewer walkers are noise.
+LEAST_WALKERS = 20
 # Bounds on the number of moves: a floor for each coordinate, and a ceiling.
-FLOOR, FLOOR_FOR_EACH = 4, 1.0
+FLOOR, FLOOR_FOR_EACH = 8, 1.0
 CEILING, CEILING_FOR_EACH = 100, 40
 
 
@@ -36,7 +40,7 @@ class Tuning(NamedTuple):
     @staticmethod
     def first(dimension: int, walks: bool) -> Tuning:
         """The settings before the first walk; random walks need more moves."""
-        num_moves = (4 + 2 * dimension) * (5 if walks else 1)
+        num_moves = (8 + 2 * dimension) * (5 if walks else 1)
         return Tuning(num_moves, 2.4 / math.sqrt(dimension), -math.log(DECORRELATED) / num_moves)
 
     def after(
@@ -51,7 +55,7 @@ class Tuning(NamedTuple):
             fixed: number of moves that the user wants.
         """
         # A correlation within its noise tells only that the walk was long enough.
-        now = -math.log(min(max(remembered, 0.02), 0.99)) / self.num_moves
+        now = -math.log(min(max(remembered, 0.01), 0.99)) / self.num_moves
         rate = MEMORY * self.rate + (1 - MEMORY) * now
         wanted = -math.log(DECORRELATED) / rate
         wanted = min(max(wanted, self.num_moves / FASTEST), self.num_moves * FASTEST)
@@ -62,24 +66,48 @@ class Tuning(NamedTuple):
         return Tuning(fixed or num_moves, step_size, rate)
 
 
-def correlation(
-    start: np.ndarray, end: np.ndarray, level: tuple[np.ndarray, np.ndarray], cluster: Cluster
-) -> float:
-    """How much of their starts the walkers remember: positions in one metric, and likelihoods.
+class Memory(NamedTuple):
+    """Rank correlations between the starts and the ends of walks."""
+
+    position: float
+    level: float
+
+
+def memory(
+    starts: Points, place: Place, clusters: list[Cluster], own: np.ndarray, num_islands: int
+) -> Memory:
+    """How much of their starts the walkers remember.
+
+    Positions are compared within the cluster of the start and likelihoods within an island: other
+    clusters and other contours would look like memory.
 
     Args:
-        start, end: positions of the walkers, walkers x coordinates.
-        level: log-likelihoods at the starts and at the ends.
-        cluster: the cluster of all live points.
+        starts: where the walkers started.
+        place: where they are.
+        clusters: clusters of the surviving points.
+        own: index of the surviving point at which each walker started.
+        num_islands: number of islands; all have the same number of walkers.
     """
-    first, second = (np.linalg.solve(cluster.scale, (u - cluster.mean).T) for u in (start, end))
-    # Ranks, because a few walkers far away would dominate a correlation.
-    of_positions = np.mean([_rank_correlation(a, b) for a, b in zip(first, second)])
-    return float(max(of_positions, _rank_correlation(*level)))
+    member_of = np.empty(sum(len(cluster.members) for cluster in clusters), int)
+    for number, cluster in enumerate(clusters):
+        member_of[cluster.members] = number
+    mine = member_of[own]
+    found = []
+    for number, (_, mean, scale) in enumerate(clusters):
+        some = mine == number
+        if some.sum() < LEAST_WALKERS:
+            continue
+        pair = (np.linalg.solve(scale, (u[some] - mean).T) for u in (starts.position, place[0]))
+        found.append((some.sum(), np.mean([_rank_correlation(a, b) for a, b in zip(*pair)])))
+    position = sum(n * c for n, c in found) / sum(n for n, _ in found) if found else 0.0
+    levels = (u.reshape(num_islands, -1) for u in (starts.log_likelihood, place.log_likelihood))
+    return Memory(float(position), _rank_correlation(*levels))
 
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    if len(one) < 3:
+    """Spearman's correlation along the last axis; ranks, because of walkers far away."""
+    count = one.shape[-1]
+    if count < 3:
         return 0.0
-    ranks = [np.argsort(np.argsort(values)) for values in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks = [np.argsort(np.argsort(values)) - (count - 1) / 2 for values in (one, other)]
+    return float(np.mean(ranks[0] * ranks[1]) * 12 / (count**2 - 1))

@@ -23,9 +23,9 @@ AT_ONCE = 2_000_000
 class Sums(NamedTuple):
     r"""The evidence by three sums over shells, with X_0 = 1; the top has the likelihood L_K.
 
-    .. math:: \sum_i L_{i-1} (X_{i-1} - X_i) + L_K X_K \le Z \le \sum_i L_i (X_{i-1} - X_i) + L_K X_K
+    .. math:: \sum_i L_{i-1} (X_{i-1} - X_i) \le Z - L_K X_K \le \sum_i L_i (X_{i-1} - X_i)
 
-    The lower sum has L_0 = 0 (Cameron 2021, eq. 3.26). The trapezium is the mean of both, with L_0 = L_1.
+    The lower sum has L_0 = 0. The trapezium is the mean of both, with L_0 = L_1.
 
     Attributes:
         lower, upper: logs of the two sums.
@@ -99,16 +99,23 @@ def simulated_error(
     return float(np.std(np.concatenate(found), ddof=1))
 
 
-def linear_error(log_weights: np.ndarray, nlive: np.ndarray) -> float:
-    r"""The error of log Z to first order, from d log Z / d log t_i = Q_i.
+def linear_error(sums: Sums, log_likelihood: np.ndarray, nlive: np.ndarray) -> float:
+    r"""The error of log Z to first order, from the derivatives by the shrinkages t_i.
 
-    .. math:: \mathrm{Var} \log Z \approx \sum_i Q_i^2 / n_i^2
+    .. math:: \mathrm{Var} \log Z \approx \sum_i \frac{1}{n_i^2}
+              \Bigl( \frac{Z_{>i} - L_i X_i}{Z} \Bigr)^2
 
-    Q_i is the share of the evidence at or above point i. With constant n it is about
-    sqrt(H / n): Skilling (2006).
+    Z_{>i} is the evidence above point i. With constant n this is about sqrt(H / n) for a narrow
+    posterior: Skilling (2006).
+
+    >>> constant = np.zeros(50)
+    >>> linear_error(log_sums(constant, np.full(50, -0.1)), constant, np.full(50, 10.0)) < 0.02
+    True
     """
-    above = np.cumsum(np.exp(log_weights[::-1]))[::-1]
-    return float(np.sqrt(np.sum((above / nlive) ** 2)))
+    share = np.exp(sums.log_weights)
+    above = np.cumsum(share[::-1])[::-1] - share
+    flat = np.exp(sums.log_volumes + log_likelihood - sums.trapezium)
+    return float(np.sqrt(np.sum(((above - flat) / nlive) ** 2)))
 
 
 def information(log_weights: np.ndarray, log_likelihood: np.ndarray, log_z: float) -> float:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-
 Arrays = Any  # NumPy or JAX arrays, in the same expressions
 
 
@@ -116,5 +115,3 @@ def fresh_tie(place: Place, contour: Contour, uniform: Arrays) -> Arrays:
 def zeros(count: int, like: Arrays) -> Arrays:
     """Counts of zero for all walkers."""
     return like.__array_namespace__().zeros(count, np.int64)
-
-
