@@ -72,6 +72,7 @@ def test_a_constant_likelihood_is_exact_and_flagged():
     assert Status.FLAT in result.flags
 
 
+@pytest.mark.long
 def test_a_spike_behind_a_slab_is_found_by_the_thin_run():
     """The spike has e^3 of the mass of the slab in 10^-5 of its volume."""
 
@@ -108,6 +109,7 @@ def test_results_are_merged_by_birth_contours():
         wb.merge([one, other_model])
 
 
+@pytest.mark.long
 def test_a_tolerance_adds_rounds_that_are_merged():
     model = box(3, 10.0, normal)
     result = wb.evidence(model, None, small(), tolerance=0.1)
@@ -130,6 +132,7 @@ def test_posterior_moments_are_those_of_the_target():
     )
 
 
+@pytest.mark.long
 def test_too_few_moves_are_flagged():
     model = box(10, 10.0, normal)
     flagged = [

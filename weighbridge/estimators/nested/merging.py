@@ -46,7 +46,7 @@ COLUMNS = {
 COUNTS = ("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers")
 
 
-class Weighed(NamedTuple):
+class WeighedPoints(NamedTuple):
     """What follows from the points alone.
 
     Attributes:
@@ -67,7 +67,7 @@ class Weighed(NamedTuple):
     flags: list[Status]
 
 
-def weigh_points(points: Points, shrinkage: str, seed: int) -> Weighed:
+def weigh_points(points: Points, shrinkage: str, seed: int) -> WeighedPoints:
     """The evidence of points of any number of runs, merged by their birth contours.
 
     Args:
@@ -117,7 +117,7 @@ def weigh_points(points: Points, shrinkage: str, seed: int) -> Weighed:
         flags.append(Status.RANKS_NOT_UNIFORM)
     if p_value < MIN_SPREAD_P_VALUE / 10:
         flags.append(Status.ISLANDS_DISAGREE)
-    return Weighed(
+    return WeighedPoints(
         order, sums.trapezium, error * widened, sums.log_weights, trace, diagnostics, flags
     )
 

@@ -21,7 +21,7 @@ from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.nested.merging import COUNTS, merge, walk_flags, weigh_points
 from weighbridge.estimators.nested.result import NestedEvidence
-from weighbridge.estimators.nested.run import MOVES, Run, Stop, draw_prior, start_run
+from weighbridge.estimators.nested.run import MOVES, NestedRun, Stop, draw_prior, start_run
 from weighbridge.estimators.nested.walkers import Density
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.models.model import Model, unravel_positions
@@ -175,7 +175,7 @@ class NestedSampling(BatchMethod):
             THIN_SPAN,
         )
 
-    def _answer(self, run: Run, num_observations: int, elapsed: float) -> NestedEvidence:
+    def _answer(self, run: NestedRun, num_observations: int, elapsed: float) -> NestedEvidence:
         points, counts = run.points(), run.counts
         weighed = weigh_points(points, self.shrinkage, run.seed)
         # The evidence that was left when a run was cut short is part of its error.

@@ -75,7 +75,7 @@ class Counts:
 
 
 @dataclass
-class Run:
+class NestedRun:
     """Independent runs of nested sampling, side by side.
 
     Attributes:
@@ -303,7 +303,7 @@ def start_run(
     fixed_moves: int | None,
     delete: float,
     position: np.ndarray,
-) -> Run:
+) -> NestedRun:
     """Begin with draws from the prior; the lowest die until ``num_live`` are left.
 
     Args:
@@ -334,7 +334,7 @@ def start_run(
     tuning = Tuning.first(position.shape[2], moves == "random_walk")
     if fixed_moves is not None:
         tuning = tuning._replace(num_moves=fixed_moves)
-    run = Run(density, seed, islands, moves, fixed_moves, delete, drawn, tuning)
+    run = NestedRun(density, seed, islands, moves, fixed_moves, delete, drawn, tuning)
     order = np.lexsort((drawn.tie, drawn.log_likelihood), axis=1)
     spare = shape[1] - num_live
     if spare:

@@ -100,8 +100,10 @@ def memory(
         pair = (np.linalg.solve(scale, (u[some] - mean).T) for u in (starts.position, place[0]))
         found.append((some.sum(), np.mean([_rank_correlation(a, b) for a, b in zip(*pair)])))
     position = sum(n * c for n, c in found) / sum(n for n, _ in found) if found else 0.0
-    levels = (u.reshape(num_islands, -1) for u in (starts.log_likelihood, place.log_likelihood))
-    return Memory(float(position), _rank_correlation(*levels))
+    # Tie numbers are drawn anew in every move, so that points of a plateau have no memory.
+    levels = ((starts.log_likelihood, starts.tie), (place.log_likelihood, place.tie))
+    orders = (np.lexsort([u.reshape(num_islands, -1) for u in pair[::-1]]) for pair in levels)
+    return Memory(float(position), _rank_correlation(*(np.argsort(order) for order in orders)))
 
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:

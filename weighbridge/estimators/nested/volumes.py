@@ -20,7 +20,7 @@ SIMULATIONS = 100
 AT_ONCE = 2_000_000
 
 
-class Sums(NamedTuple):
+class ShellSums(NamedTuple):
     r"""The evidence by three sums over shells, with X_0 = 1; the top has the likelihood L_K.
 
     .. math:: \sum_i L_{i-1} (X_{i-1} - X_i) \le Z - L_K X_K \le \sum_i L_i (X_{i-1} - X_i)
@@ -50,7 +50,7 @@ def log_shrinkage(nlive: np.ndarray, rule: str = "exponential") -> np.ndarray:
     return np.asarray(-1.0 / nlive if rule == "exponential" else -np.log1p(1.0 / nlive))
 
 
-def log_sums(log_likelihood: np.ndarray, log_shrink: np.ndarray) -> Sums:
+def log_sums(log_likelihood: np.ndarray, log_shrink: np.ndarray) -> ShellSums:
     """The sums over shells, from the lowest point to the highest.
 
     Above the highest point its own likelihood is used: the last live points die one by one.
@@ -66,7 +66,7 @@ def log_sums(log_likelihood: np.ndarray, log_shrink: np.ndarray) -> Sums:
     weights = log_likelihood + _trapezia(shells, log_volumes)
     trapezium = _log_sum(weights)
     log_weights = weights - trapezium
-    return Sums(float(lower), float(upper), float(trapezium), log_weights, log_volumes)
+    return ShellSums(float(lower), float(upper), float(trapezium), log_weights, log_volumes)
 
 
 def _shells(log_shrink: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +99,7 @@ def simulated_error(
     return float(np.std(np.concatenate(found), ddof=1))
 
 
-def linear_error(sums: Sums, log_likelihood: np.ndarray, nlive: np.ndarray) -> float:
+def linear_error(sums: ShellSums, log_likelihood: np.ndarray, nlive: np.ndarray) -> float:
     r"""The error of log Z to first order, from the derivatives by the shrinkages t_i.
 
     .. math:: \mathrm{Var} \log Z \approx \sum_i \frac{1}{n_i^2}

@@ -12,7 +12,7 @@ import numpy as np
 from weighbridge.core import interrupts
 from weighbridge.core.compilation import jit, jit_for_speed
 from weighbridge.core.types import Array
-from weighbridge.estimators.nested.moves.walk import Contour, Place, Script, Told
+from weighbridge.estimators.nested.moves.walk import Contour, ContourWalk, Place, Script, Told
 from weighbridge.models.model import Model
 from weighbridge.models.targets.host import HostLikelihood, as_numpy
 from weighbridge.models.targets.term import Term
@@ -129,7 +129,7 @@ class Density:
         generator: np.random.Generator,
     ) -> Walked:
         assert self.host is not None
-        walk = kind.begin(place, contour, script)
+        walk: ContourWalk = kind.begin(place, contour, script)
         steps = evaluations = undefined = 0
         with np.errstate(divide="ignore", invalid="ignore"):
             while (moving := walk.num_done < script.num_moves).any():

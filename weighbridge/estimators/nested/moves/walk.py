@@ -63,7 +63,7 @@ class Script(NamedTuple):
     num_moves: Arrays
 
 
-class Walk(Protocol):
+class ContourWalk(Protocol):
     """A walk in progress; ``place`` and the counts have one entry for each walker."""
 
     @property
