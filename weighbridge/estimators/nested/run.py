@@ -333,7 +333,7 @@ def start_run(
     )
     tuning = Tuning.first(position.shape[2], moves == "random_walk")
     if fixed_moves is not None:
-        tuning = tuning._replace(num_moves=fixed_moves)
+        tuning = tuning._replace(length=float(fixed_moves))
     run = NestedRun(density, seed, islands, moves, fixed_moves, delete, drawn, tuning)
     order = np.lexsort((drawn.tie, drawn.log_likelihood), axis=1)
     spare = shape[1] - num_live

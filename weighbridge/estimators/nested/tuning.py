@@ -12,11 +12,13 @@ from weighbridge.estimators.nested.moves.walk import Place
 from weighbridge.estimators.nested.points import Points
 
 # Correlation between the start and the end of a walk that is aimed at.
-DECORRELATED = 0.05
-# Memory of the running means over batches.
-MEMORY = 0.8
-# The number of moves changes by at most this factor from one batch to the next.
-FASTEST = 1.5
+DECORRELATED = 0.04
+# Share of the earlier batches in the running mean of the correlation, which is noisy.
+EARLIER = 0.8
+# How fast the number of moves follows a correlation that differs from the aim, and the bounds of
+# its change from one batch to the next.
+GAIN = 4.0
+SLOWEST, FASTEST = 0.9, 1.5
 # Correlations in clusters with fewer walkers are noise.
 LEAST_WALKERS = 20
 # Bounds on the number of moves: a floor for each coordinate, and a ceiling.
@@ -28,20 +30,25 @@ class Tuning(NamedTuple):
     """The settings of the next walk.
 
     Attributes:
-        num_moves: number of moves.
+        length: number of moves, before it is rounded.
         step_size: scale of random-walk steps.
-        rate: running mean of minus the log of the correlation that one move leaves.
+        remembered: running mean of the correlation that a walk leaves.
     """
 
-    num_moves: int
+    length: float
     step_size: float
-    rate: float
+    remembered: float
+
+    @property
+    def num_moves(self) -> int:
+        """Number of moves."""
+        return round(self.length)
 
     @staticmethod
     def first(dimension: int, walks: bool) -> Tuning:
         """The settings before the first walk; random walks need more moves."""
-        num_moves = (8 + 2 * dimension) * (5 if walks else 1)
-        return Tuning(num_moves, 2.4 / math.sqrt(dimension), -math.log(DECORRELATED) / num_moves)
+        length = (8 + 4 * dimension) * (5 if walks else 1)
+        return Tuning(float(length), 2.4 / math.sqrt(dimension), DECORRELATED)
 
     def after(
         self, remembered: float, acceptance: float, dimension: int, fixed: int | None
@@ -54,16 +61,14 @@ class Tuning(NamedTuple):
             dimension: number of coordinates.
             fixed: number of moves that the user wants.
         """
-        # A correlation within its noise tells only that the walk was long enough.
-        now = -math.log(min(max(remembered, 0.01), 0.99)) / self.num_moves
-        rate = MEMORY * self.rate + (1 - MEMORY) * now
-        wanted = -math.log(DECORRELATED) / rate
-        wanted = min(max(wanted, self.num_moves / FASTEST), self.num_moves * FASTEST)
+        mean = EARLIER * self.remembered + (1 - EARLIER) * remembered
+        factor = min(max(1.0 + GAIN * (mean - DECORRELATED), SLOWEST), FASTEST)
         floor = FLOOR + FLOOR_FOR_EACH * dimension
-        num_moves = round(min(max(wanted, floor), CEILING + CEILING_FOR_EACH * dimension))
+        ceiling = CEILING + CEILING_FOR_EACH * dimension
+        length = min(max(self.length * factor, floor), ceiling)
         best = 0.234 + 0.206 / dimension
         step_size = min(max(self.step_size * math.exp(acceptance - best), 1e-3), 10.0)
-        return Tuning(fixed or num_moves, step_size, rate)
+        return Tuning(float(fixed or length), step_size, mean)
 
 
 class Memory(NamedTuple):
