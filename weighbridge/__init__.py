@@ -11,7 +11,8 @@ Models
     Model, from_numpyro, zoo (ready-made models), adapters (scikit-learn, river), check_model
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
-    methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC
+    methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
+    NestedSampling; its results: NestedEvidence, merge
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict

@@ -78,6 +78,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "sequential_sgmcmc": lambda: wb.SequentialSGMCMC(
         num_islands=8, num_particles=16, start_with=wb.SMC(**SMALL)
     ),
+    "nested": lambda: wb.NestedSampling(num_live=160),
     "grid": Grid,
 }
 # "auto" is SGAIS on rows: its rows would run everything twice.

@@ -27,6 +27,13 @@ def evidence():
     )
 
 
+def nested():
+    points = {"logL": np.arange(30.0), "log_volume": -np.arange(30.0), "nlive": np.ones(30)}
+    fields = {f.name: getattr(evidence(), f.name) for f in dataclasses.fields(wb.Evidence)}
+    fields["trace"] = wb.Trace(log_evidence=np.arange(30.0), **points)
+    return wb.NestedEvidence(**fields)
+
+
 def comparison():
     other = dataclasses.replace(evidence(), log_evidence=-12.0)
     return wb.compare({"a": evidence(), "b": other})
@@ -81,6 +88,7 @@ EXAMPLES = {
     "History": history(),
     "Integral": wb.Integral(1.0, 0.1, 100, 99.0, 0.2),
     "ModelReport": wb.ModelReport((wb.Check("rows", None, "unknown"),)),
+    "NestedEvidence": nested(),
     "Notice": wb.Notice("gap", 3, "Rows are missing."),
     "Optimum": wb.Optimum(
         {"mu": np.array([1.0, 2.0])}, -3.0, {"mu": np.array([0.1, 0.2])}, "posterior",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weighbridge as wb
+from tests.helpers import result_examples
 from weighbridge import MethodError
 from weighbridge.checking.calibration import Calibration
 from weighbridge.checking.cross_validation import Elpd
@@ -98,6 +99,7 @@ def integral():
 FIGURES = {
     "path": lambda **k: evidence(trace=tempered(), answer="bridge").plot(**k),
     "rows": lambda **k: evidence(trace=over_rows(), log_evidence=-1.4e6, std_error=0.1).plot(**k),
+    "nested run": lambda **k: result_examples.nested().plot_run(**k),
     "corner": lambda **k: evidence({"w": 10.5 + generator().normal(size=(99, 2))}).plot_posterior(
         **k
     ),
@@ -133,7 +135,7 @@ PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chai
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),
           "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1),
-          "optimum": (1, 2), "integral": (1, 1)}  # fmt: skip
+          "optimum": (1, 2), "integral": (1, 1), "nested run": (4, 1)}  # fmt: skip
 
 
 # --- ticks ---------------------------------------------------------------------------------------

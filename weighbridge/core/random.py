@@ -38,6 +38,9 @@ class Stream(enum.IntEnum):
     RESERVOIR = 20
     PILOT_DRAWS = 21
     GUIDE_ROWS = 22
+    NESTED_WALKS = 23
+    NESTED_VOLUMES = 24
+    NESTED_RANKS = 25
 
 
 def random_numbers(

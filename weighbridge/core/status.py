@@ -45,7 +45,8 @@ class Status(enum.Enum):
         "This happens in models with very many parameters. Islands may then share a bias, and the "
         "log evidence is likely to be too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
-        "(num_particles), or a model with fewer parameters.",
+        "(num_particles), or a model with fewer parameters. In nested sampling: more moves "
+        "(num_moves).",
     )
     HEATED = (
         "heated",
@@ -104,6 +105,29 @@ class Status(enum.Enum):
         "Raise batch_size. If it is at least the number of rows, all rows are used where batches "
         "are too noisy, which takes long (the default for up to 131,072 rows in memory). Or "
         "parametrise the model so that its posterior is closer to a Gaussian.",
+    )
+    RANKS_NOT_UNIFORM = (
+        "new points not uniform",
+        "the insertion test of nested sampling fails: new points are not inserted uniformly among "
+        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did "
+        "not get far enough from their starts, and the log evidence may be wrong by more than its "
+        "error",
+        "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
+        "points (num_live), or a parametrisation with less varying scales.",
+    )
+    WALKERS_STUCK = (
+        "walkers stuck",
+        "more than a hundredth of the walkers of nested sampling did not move at all, so that "
+        "points were copied",
+        "Check that the log-likelihood is not rounded or nearly constant on thin sets; use more "
+        "moves (num_moves) or more live points (num_live).",
+    )
+    STOPPED_EARLY = (
+        "stopped early",
+        "nested sampling was stopped by max_calls or time_limit, or because the likelihood grows "
+        "without end, before the live points held little evidence (diagnostics['remainder']). The "
+        "log evidence is likely to be too low",
+        "Raise max_calls or time_limit; for a likelihood without a maximum, change the model.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

@@ -42,6 +42,19 @@ MAX_BRIDGE_PARETO_K = 0.5
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0
 MIN_MISSED_GAIN = 0.1
+# RANKS_NOT_UNIFORM: nested sampling is flagged if the insertion test, over all points or in its
+# worst window, has a smaller p-value.
+MIN_INSERTION_P_VALUE = 0.005
+# The error of nested sampling is raised to the spread of its runs if the p-value of this spread is
+# smaller; ISLANDS_DISAGREE below a tenth of it.
+MIN_SPREAD_P_VALUE = 0.01
+# TOO_FEW_MOVES: mean rank correlation between the likelihoods at the starts and the ends of the
+# walkers of nested sampling.
+MAX_NESTED_MEMORY = 0.25
+# WALKERS_STUCK: share of the walkers of nested sampling that did not move at all.
+MAX_NESTED_STUCK = 0.01
+# LOW_ACCEPTANCE: share of the moves of nested sampling that changed the position.
+MIN_NESTED_ACCEPTANCE = {"slice": 0.5, "random_walk": 0.05}
 # Bounds from both directions: for any model, they cross by this much (nats) with a probability
 # below 2 exp(-8).
 MAX_BOUNDS_CROSSING = 16.0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.ibis.ibis import IBIS
+from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
@@ -27,6 +28,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "nested": NestedSampling,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

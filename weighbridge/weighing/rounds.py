@@ -204,7 +204,7 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
         return results[0]
     own = method.merge_rounds(results)
     if own is not None:
-        return own
+        return replace(own, diagnostics=own.diagnostics | {"num_rounds": len(results)})
     std_error, combined = merged_error(results, method)
     log_weights = np.concatenate([r.log_weights + r.log_evidence for r in results])
     log_weights = log_weights - log_weights.max()

@@ -1,0 +1,231 @@
+"""Runs of nested sampling as one result, and several results merged to one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.status import Status
+from weighbridge.core.thresholds import (
+    MAX_NESTED_MEMORY,
+    MAX_NESTED_STUCK,
+    MIN_INSERTION_P_VALUE,
+    MIN_NESTED_ACCEPTANCE,
+    MIN_SPREAD_P_VALUE,
+)
+from weighbridge.estimators.nested.insertion import insertion_test
+from weighbridge.estimators.nested.points import Points, num_live
+from weighbridge.estimators.nested.result import NestedEvidence
+from weighbridge.estimators.nested.volumes import (
+    dimensionality,
+    information,
+    linear_error,
+    log_shrinkage,
+    log_sums,
+    simulated_error,
+)
+from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trace import Trace
+
+# Columns of a result's trace that hold the points of its runs.
+COLUMNS = {
+    "log_likelihood": "logL",
+    "birth": "logL_birth",
+    "tie": "tie",
+    "birth_tie": "tie_birth",
+    "insertion": "insertion",
+    "among": "among",
+    "island": "island",
+}
+# Diagnostics that are summed over merged results.
+COUNTS = ("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers")
+
+
+class WeighedPoints(NamedTuple):
+    """What follows from the points alone.
+
+    Attributes:
+        order: the points from the lowest to the highest.
+        log_evidence, std_error: the answer.
+        log_weights: normalised, of the points in order.
+        trace: the table of the points.
+        diagnostics: measurements.
+        flags: reasons for caution that the points show.
+    """
+
+    order: np.ndarray
+    log_evidence: float
+    std_error: float
+    log_weights: np.ndarray
+    trace: Trace
+    diagnostics: dict[str, Any]
+    flags: list[Status]
+
+
+def weigh_points(points: Points, shrinkage: str, seed: int) -> WeighedPoints:
+    """The evidence of points of any number of runs, merged by their birth contours.
+
+    Args:
+        points: of all runs, in any order.
+        shrinkage: "exponential" or "mean".
+        seed: for simulated volumes.
+    """
+    order = np.lexsort((points.tie, points.log_likelihood))
+    level = points.log_likelihood[order]
+    ordered = Points(*(leaf[order] for leaf in points))
+    nlive = num_live(ordered)
+    sums = log_sums(level, log_shrinkage(nlive, shrinkage))
+    islands = np.unique(points.island)
+    first = int(islands[0])
+    error = simulated_error(level, nlive, seed, first)
+    each = [_of_island(ordered.take(ordered.island == island), shrinkage) for island in islands]
+    separate, errors = (np.array(values) for values in zip(*each))
+    p_value, widened = _spread(separate, errors)
+    generator = random_numbers(seed, Stream.NESTED_RANKS, first, 2**33)
+    born = np.lexsort((ordered.birth_tie, ordered.birth))
+    test = insertion_test(ordered.insertion[born], ordered.among[born], generator)
+    spent = information(sums.log_weights, level, sums.trapezium)
+    diagnostics = {
+        "island_log_evidence": separate,
+        "lower_sum": sums.lower,
+        "upper_sum": sums.upper,
+        "volume_error": error,
+        "linear_error": linear_error(sums, level, nlive),
+        "spread_p_value": p_value,
+        "insertion_p_value": test.p_value,
+        "rolling_p_value": test.rolling_p_value,
+        "information": spent,
+        "dimensionality": dimensionality(sums.log_weights, level),
+        "shrinkage": shrinkage,
+        "seed": seed,
+    }
+    cumulative = sums.trapezium + np.logaddexp.accumulate(sums.log_weights)
+    columns = {name: getattr(ordered, leaf) for leaf, name in COLUMNS.items()}
+    trace = Trace(
+        log_evidence=cumulative,
+        log_volume=sums.log_volumes,
+        nlive=nlive,
+        **columns,
+    )
+    flags = []
+    if min(test.p_value, test.rolling_p_value) < MIN_INSERTION_P_VALUE:
+        flags.append(Status.RANKS_NOT_UNIFORM)
+    if p_value < MIN_SPREAD_P_VALUE / 10:
+        flags.append(Status.ISLANDS_DISAGREE)
+    return WeighedPoints(
+        order, sums.trapezium, error * widened, sums.log_weights, trace, diagnostics, flags
+    )
+
+
+def _of_island(points: Points, shrinkage: str) -> tuple[float, float]:
+    """Log evidence of one run, and its error to first order."""
+    nlive = num_live(points)
+    sums = log_sums(points.log_likelihood, log_shrinkage(nlive, shrinkage))
+    return sums.trapezium, linear_error(sums, points.log_likelihood, nlive)
+
+
+def _spread(separate: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
+    """P-value of the spread of the runs, and by how much the error is raised because of it."""
+    # Imported here: most runs of a short script do not need the rest of the module.
+    from scipy.special import gammaincc
+
+    finite = np.isfinite(separate)
+    if not finite.all():
+        return (1.0, 1.0) if not finite.any() else (0.0, math.inf)
+    if len(separate) < 2 or not (errors > 0).all():
+        return 1.0, 1.0
+    weight = errors**-2.0
+    mean = np.sum(weight * separate) / np.sum(weight)
+    square, degrees = float(np.sum(weight * (separate - mean) ** 2)), len(separate) - 1
+    p_value = float(gammaincc(degrees / 2, square / 2))
+    return p_value, math.sqrt(square / degrees) if p_value < MIN_SPREAD_P_VALUE else 1.0
+
+
+def walk_flags(diagnostics: dict[str, Any], moves: str) -> list[Status]:
+    """Flags for walkers that hardly moved."""
+    flags = []
+    walkers = max(diagnostics["num_walkers"], 1)
+    if diagnostics["num_stuck"] / walkers > MAX_NESTED_STUCK:
+        flags.append(Status.WALKERS_STUCK)
+    if diagnostics["remembered"] > MAX_NESTED_MEMORY:
+        flags.append(Status.TOO_FEW_MOVES)
+    acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
+    if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:
+        flags.append(Status.LOW_ACCEPTANCE)
+    return flags
+
+
+def merge(results: Sequence[Evidence]) -> NestedEvidence:
+    r"""Results of nested sampling on the same model and data as one, by birth contours.
+
+    Points of independent runs are put together; where several runs have live points, their numbers
+    add up. This is not the mean of the Z. Higson et al. (2018), Bayesian Analysis 13:873-896.
+
+    Args:
+        results: made with different seeds.
+
+    >>> import weighbridge as wb
+    >>> model, data = wb.zoo.gaussian.model(), wb.zoo.gaussian.simulate(20, seed=1)
+    >>> method = wb.NestedSampling(num_live=100)
+    >>> runs = [wb.evidence(model, data, method, seed=seed) for seed in (0, 1)]
+    >>> both = wb.merge(runs)
+    >>> both.std_error < min(run.std_error for run in runs)
+    True
+    """
+    results = list(results)
+    if not results:
+        raise MethodError("wb.merge needs at least one result.")
+    for result in results:
+        if not isinstance(result, Evidence) or result.method != "nested":
+            raise MethodError(
+                "wb.merge merges results of nested sampling (wb.NestedSampling), not "
+                f"{getattr(result, 'method', type(result).__name__)!r}."
+            )
+    first = results[0]
+    if any(r.fingerprint != first.fingerprint for r in results if r.fingerprint):
+        raise MethodError("These results are of different data and cannot be merged.")
+    shapes = {n: v.shape[1:] for n, v in first.samples.items()}
+    if any({n: v.shape[1:] for n, v in r.samples.items()} != shapes for r in results):
+        raise MethodError("These results are of different models and cannot be merged.")
+    points = _points(results)
+    if len(set(zip(points.log_likelihood, points.tie))) < len(points.tie):
+        raise MethodError("A result was given twice, or two have the same seed; use other seeds.")
+    weighed = weigh_points(points, first.diagnostics["shrinkage"], first.diagnostics["seed"])
+    samples = {
+        n: np.concatenate([r.samples[n] for r in results])[weighed.order] for n in first.samples
+    }
+    summed = {n: sum(r.diagnostics[n] for r in results) for n in COUNTS}
+    found = first.diagnostics | weighed.diagnostics | summed
+    found["remainder"] = max(r.diagnostics["remainder"] for r in results)
+    judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
+    kept = [flag for r in results for flag in r.flags if flag not in judged]
+    base = {name: getattr(first, name) for name in ("num_observations", "method", "fingerprint")}
+    return NestedEvidence(
+        log_evidence=weighed.log_evidence,
+        std_error=math.hypot(weighed.std_error, max(r.diagnostics["cut_off"] for r in results)),
+        trace=weighed.trace,
+        samples=samples,
+        log_weights=weighed.log_weights,
+        diagnostics=found,
+        flags=tuple(dict.fromkeys([*weighed.flags, *kept])),
+        elapsed=sum(r.elapsed for r in results),
+        **base,
+    )
+
+
+def _points(results: Sequence[Evidence]) -> Points:
+    """The points of results; islands of different results have different numbers."""
+    pieces, num_islands = [], 0
+    for result in results:
+        named = {leaf: result.trace[name] for leaf, name in COLUMNS.items()}
+        names, index = np.unique(named["island"], return_inverse=True)
+        named["island"] = index + num_islands
+        num_islands += len(names)
+        nowhere = np.zeros(len(result.log_weights))
+        pieces.append(Points(position=nowhere, log_prior=nowhere, **named))
+    return Points(*(np.concatenate(leaves) for leaves in zip(*pieces)))

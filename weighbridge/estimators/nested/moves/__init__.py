@@ -1,0 +1,1 @@
+"""Moves within a likelihood contour: each leaves the prior above the contour unchanged."""

@@ -1,0 +1,228 @@
+"""Nested sampling."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from weighbridge.core.checks import check_count, check_seed, require_counts
+from weighbridge.core.compilation import in_double_precision
+from weighbridge.core.errors import MethodError
+from weighbridge.core.status import Status
+from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
+from weighbridge.core.types import PyTree, Report
+from weighbridge.data.values import num_rows
+from weighbridge.estimators.nested.merging import COUNTS, merge, walk_flags, weigh_points
+from weighbridge.estimators.nested.result import NestedEvidence
+from weighbridge.estimators.nested.run import MOVES, NestedRun, Stop, draw_prior, start_run
+from weighbridge.estimators.nested.walkers import Density
+from weighbridge.estimators.protocols import BatchMethod
+from weighbridge.models.model import Model, unravel_positions
+from weighbridge.models.targets.all_rows import likelihood_term
+from weighbridge.models.targets.host import host_likelihood
+from weighbridge.models.targets.unbounded import UnboundedError
+from weighbridge.results.evidence_result import Evidence
+
+# With at least this many rows x coordinates, programs are compiled to run fast.
+MANY_NUMBERS = 100_000
+# Positions that are converted to parameters together: other numbers of points compile nothing.
+BLOCK = 1024
+# After the stop, points go on until their log-likelihoods differ by less than this (nats).
+THIN_SPAN = 0.1
+SHRINKAGES = ("exponential", "mean")
+
+
+@dataclass(frozen=True)
+class NestedSampling(BatchMethod):
+    r"""Nested sampling: the evidence as an integral over the prior mass above a likelihood.
+
+    .. math:: Z = \int_0^1 L(X) \, dX \approx \sum_i L_i \tfrac12 (X_{i-1} - X_{i+1}),
+              \qquad \log X_i = -\sum_{j \le i} 1/n_j
+
+    Live points are drawn from the prior. Again and again the lowest of them are deleted and
+    replaced by draws from the prior above the highest deleted one. The fraction of the prior mass
+    that n live points lose with their lowest one is known. Each deleted point is a shell of its
+    own, with M, M - 1, ... live points. New points come from walkers that start at surviving points
+    and move within the contour, in unconstrained space.
+
+    It is right where tempering is not: where the posterior changes suddenly with the power of the
+    likelihood. Skilling (2006), Bayesian Analysis 1:833-859.
+
+    Args:
+        num_live: live points of all islands together.
+        num_islands: independent runs, merged by their birth contours.
+        moves: "slice", or "random_walk".
+        num_moves: moves of a walker for one new point; None: tuned, by how far walkers get from
+            their starts.
+        delete: share of the live points that is replaced at once.
+        remainder: it stops when the live points would add less than this (nats). A tenth of them
+            goes on, to find a higher peak that the others missed.
+        shrinkage: "exponential" for volumes exp(-1/n), or "mean" for n/(n+1).
+        max_calls: stop after so many evaluations of the likelihood.
+        time_limit: stop after so many seconds.
+
+    >>> import weighbridge as wb
+    >>> data = wb.zoo.gaussian.simulate(50, seed=1)
+    >>> result = wb.evidence(wb.zoo.gaussian.model(), data, wb.NestedSampling(num_live=200), seed=0)
+    >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 4 * result.std_error
+    True
+    """
+
+    num_live: int = 500
+    num_islands: int = 4
+    moves: str = "slice"
+    num_moves: int | None = None
+    delete: float = 0.5
+    remainder: float = 0.01
+    shrinkage: str = "exponential"
+    max_calls: int | None = None
+    time_limit: float | None = None
+
+    name: ClassVar[str] = "nested"
+    counts: ClassVar[tuple[str, ...]] = COUNTS
+    disagreement: ClassVar[float] = MAX_TEMPERED_SPREAD
+    thin: ClassVar[float] = 0.1
+
+    def __post_init__(self) -> None:
+        require_counts(self, "num_live", "num_islands")
+        if self.num_live < 2 * self.num_islands:
+            raise MethodError(
+                f"num_live must be at least 2 for each of the {self.num_islands} islands, not "
+                f"{self.num_live}: one live point has nothing to start a walker from. Raise "
+                "num_live, or use num_islands=1."
+            )
+        for name in ("num_moves", "max_calls"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if self.moves not in MOVES:
+            raise MethodError(f"moves is one of {list(MOVES)}, not {self.moves!r}.")
+        if self.shrinkage not in SHRINKAGES:
+            raise MethodError(f"shrinkage is one of {list(SHRINKAGES)}, not {self.shrinkage!r}.")
+        if not isinstance(self.delete, int | float) or not 0 < self.delete < 1:
+            raise MethodError(
+                f"delete must lie between 0 and 1, not {self.delete!r}: it is the share of the "
+                "live points that is replaced at once, and some must survive."
+            )
+        for name in ("remainder", "time_limit"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value > 0):
+                raise MethodError(f"{name} must be positive, not {value!r}.")
+
+    def merge_rounds(self, results: Sequence[Evidence]) -> Evidence:
+        """Rounds are merged by birth contours, as islands are."""
+        return merge(results)
+
+    def estimate(
+        self,
+        model: Model,
+        values: PyTree | None,
+        weight: np.ndarray | None,
+        *,
+        seed: int = 0,
+        first_island: int = 0,
+        report: Report | None = None,
+    ) -> NestedEvidence:
+        """The evidence of a model on data that are in memory.
+
+        Args:
+            model: with a log-likelihood of rows or of all data.
+            values: the observations; None for a model that contains its data.
+            weight: how often each row counts.
+            seed: the same seed gives the same numbers.
+            first_island: number of the first island; other islands draw other random numbers.
+            report: called with the share of the evidence that was found, the log evidence so far
+                and the number of batches.
+        """
+        began = time.perf_counter()
+        check_seed(seed)
+        islands = np.arange(first_island, first_island + self.num_islands)
+        with in_double_precision():
+            term, count = likelihood_term(model, values, weight)
+            num_live = self.num_live // self.num_islands
+            position = draw_prior(model, seed, islands, num_live)
+            host = host_likelihood(model, values, jnp.asarray(position))
+            many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
+            density = Density(model, term, host, many)
+            try:
+                run = start_run(
+                    density,
+                    num_live,
+                    seed=seed,
+                    islands=islands,
+                    moves=self.moves,
+                    fixed_moves=self.num_moves,
+                    delete=self.delete,
+                    position=position,
+                )
+                run.complete(self._stop(), report)
+            except UnboundedError as error:
+                raise error.in_term(model, term) from None
+            return self._answer(run, count, time.perf_counter() - began)
+
+    def _stop(self) -> Stop:
+        return Stop(
+            self.remainder,
+            math.inf if self.max_calls is None else self.max_calls,
+            math.inf if self.time_limit is None else self.time_limit,
+            self.thin,
+            THIN_SPAN,
+        )
+
+    def _answer(self, run: NestedRun, num_observations: int, elapsed: float) -> NestedEvidence:
+        points, counts = run.points(), run.counts
+        weighed = weigh_points(points, self.shrinkage, run.seed)
+        # The evidence that was left when a run was cut short is part of its error.
+        cut_off = run.remainder() if run.ended else 0.0
+        diagnostics: dict[str, Any] = {
+            **weighed.diagnostics,
+            "num_evaluations": run.density.num_calls,
+            "num_batches": counts.batches,
+            "num_moves": counts.moves,
+            "num_accepted": counts.accepted,
+            "num_stuck": counts.stuck,
+            "num_walkers": counts.walkers,
+            "num_undefined": counts.undefined,
+            "moves_per_walk": int(np.median(counts.num_moves)) if counts.num_moves else 0,
+            "remembered": float(np.mean(counts.remembered)) if counts.remembered else 0.0,
+            "efficiency": counts.walkers / max(counts.steps, 1),
+            "waited": counts.waited / max(counts.waited + counts.steps, 1),
+            "remainder": run.remainder(),
+            "cut_off": cut_off,
+            "thin_gain": run.thin_gain,
+        }
+        flags = [*weighed.flags, *walk_flags(diagnostics, self.moves)]
+        if run.ended:
+            early = run.ended == "interrupted"
+            flags.insert(0, Status.INTERRUPTED if early else Status.STOPPED_EARLY)
+            diagnostics["ended"] = run.ended
+        level = points.log_likelihood
+        if np.all(level == level[0]):
+            flags.insert(0, Status.FLAT)
+        return NestedEvidence(
+            log_evidence=weighed.log_evidence,
+            std_error=math.hypot(weighed.std_error, cut_off),
+            num_observations=num_observations,
+            method=self.name,
+            trace=weighed.trace,
+            samples=_named(run.density.model, points.position[weighed.order]),
+            log_weights=weighed.log_weights,
+            diagnostics=diagnostics,
+            flags=tuple(flags),
+            elapsed=elapsed,
+        )
+
+
+def _named(model: Model, position: np.ndarray) -> dict[str, np.ndarray]:
+    """Positions as named parameters, converted in blocks of one size."""
+    count = len(position)
+    rest = np.repeat(position[-1:], -count % BLOCK, axis=0)
+    blocks = np.concatenate([position, rest]).reshape(-1, BLOCK, position.shape[1])
+    pieces = [jax.device_get(unravel_positions(model, block)) for block in blocks]
+    return {name: np.concatenate([p[name] for p in pieces])[:count] for name in model.names}
