@@ -10,9 +10,10 @@ from weighbridge.estimators.annealing.moves.scales import centred
 def remembered(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.ndarray:
     """Absolute correlation of the values at later times with those at the start.
 
-    Returns one row for each time, one column for each coordinate.
+    Returns one row for each time, one column for each coordinate. Without any particle, and where
+    nothing varies, nothing can be forgotten: the correlation is 1.
     """
-    weight = 1.0 / np.sum(alive)
+    weight = 1.0 / max(np.sum(alive), 1)
 
     def deviations(values: np.ndarray) -> np.ndarray:
         used = values[alive]
