@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -15,6 +16,7 @@ from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
 from weighbridge.estimators.tempering.judgement import remembers_too_much
+from weighbridge.weighing.rounds import merged_error
 
 GIB = 1 << 30
 
@@ -84,3 +86,38 @@ def test_moves_that_forget_too_little_are_flagged_only_in_many_dimensions():
     assert not remembers_too_much(_outcome(20, [0.9] * 10))  # modes, which are remembered
     assert not remembers_too_much(_outcome(500, [0.9] * 5 + [0.1] * 5))
     assert Status.TOO_FEW_MOVES.remedy.startswith("Use more moves")
+
+
+def _gaussian(dimension: int) -> tuple[wb.Model, float]:
+    """A Gaussian likelihood with an exact log evidence."""
+    precision = np.geomspace(0.1, 100.0, dimension)
+    centre = np.random.default_rng(1).standard_normal(dimension)
+    model = wb.Model(
+        {"x": dist.Normal(0.0, 1.0).expand([dimension]).to_event(1)},
+        total_log_likelihood=lambda p: -0.5 * jnp.sum(precision * (p["x"] - centre) ** 2),
+    )
+    exact = -0.5 * np.sum(np.log1p(precision) + precision * centre**2 / (1 + precision))
+    return model, float(exact)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_the_error_covers_where_no_bridge_can_answer(seed):
+    model, exact = _gaussian(500)
+    result = wb.evidence(model, None, wb.SMC(), seed=seed, progress=False)
+    assert result.diagnostics["answer"] == "path"
+    assert result.diagnostics["dimension_bias"] > 0
+    assert abs(result.log_evidence - exact) < 4 * result.std_error
+    assert result.std_error < 3.0
+    assert Status.TOO_FEW_MOVES not in result.flags
+
+
+def test_rounds_do_not_average_the_bias_away():
+    """The error of two rounds stays above what all islands may share."""
+    model, _ = _gaussian(120)
+    few = wb.SMC(num_islands=4, num_particles=8)
+    one = wb.evidence(model, None, few, seed=0, progress=False)
+    again = few.estimate(model, None, None, seed=0, first_island=4)
+    bias = one.diagnostics["dimension_bias"], again.diagnostics["dimension_bias"]
+    assert min(bias) > 0
+    assert merged_error([one, again], few)[0] >= np.mean(bias)
