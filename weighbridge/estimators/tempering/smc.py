@@ -13,7 +13,7 @@ from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.walks import MOVES
 from weighbridge.estimators.tempering.tempering import Tempering
 
-# In many dimensions twice as many steps reduce the variance by a factor of about four.
+# In many dimensions twice as many steps reduce the variance by a factor of three to four.
 USUAL_ESS, CAREFUL_ESS = 0.7, 0.9
 
 
