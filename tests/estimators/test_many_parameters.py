@@ -33,7 +33,11 @@ def test_a_large_model_warns_or_is_refused(monkeypatch):
     monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
     with pytest.raises(MethodError, match=r"1\.0 GiB are free\. Use fewer .*dense=False"):
         memory.check_memory(5000, 16, 2000, dense=True)
-    memory.check_memory(5000, 16, 64, dense=True)  # so few particles have no full matrix
+    memory.check_memory(5000, 16, 64, dense=False)
+    # So few particles have no full matrix, except for moves without gradients.
+    assert not memory.needs_matrix(wb.AdaptiveHMC(), 5000, 16 * 64)
+    assert memory.needs_matrix(wb.AdaptiveWalk(wb.Metropolis()), 5000, 16 * 64)
+    assert memory.needs_matrix(wb.AdaptiveHMC(), 5000, 16 * 2000)
 
 
 def test_the_machine_says_what_it_has_left():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weighbridge.core.islands import has_few_particles
 from weighbridge.core.memory import check_memory_needed
+from weighbridge.estimators.annealing.moves.adaptive import Adaptive
 
 # Arrays of the size of all particles in memory during a step: positions, gradients, momenta,
 # before and after, and copies of the compiler.
@@ -12,18 +12,27 @@ PARTICLE_COPIES = 16
 MATRICES = 8
 
 
+def needs_matrix(mover: object, dimension: int, num_particles: int) -> bool:
+    """Whether a mover has a matrix of parameters x parameters, with these particles in all.
+
+    >>> from weighbridge import AdaptiveHMC, AdaptiveWalk, Metropolis
+    >>> movers = AdaptiveHMC(), AdaptiveWalk(Metropolis()), AdaptiveHMC(dense=False)
+    >>> [needs_matrix(mover, 5000, 1024) for mover in movers]
+    [False, True, False]
+    """
+    return isinstance(mover, Adaptive) and mover.has_matrix(dimension, num_particles)
+
+
 def bytes_needed(dimension: int, num_islands: int, num_particles: int, *, dense: bool) -> int:
     """The approximate memory for the particles and their metric, without the data.
 
-    A full matrix is used only if there are enough particles for it (see ``has_few_particles``).
+    ``dense`` is whether the metric is a full matrix (see ``needs_matrix``).
 
-    >>> bytes_needed(5000, 16, 64, dense=True) < 1e9
-    True
-    >>> bytes_needed(5000, 16, 2000, dense=True) > 2e10
-    True
+    >>> bytes_needed(5000, 16, 64, dense=True) > 4e9, bytes_needed(5000, 16, 64, dense=False) < 1e9
+    (True, True)
     """
     numbers = PARTICLE_COPIES * num_islands * num_particles * dimension
-    if dense and not has_few_particles(dimension, num_islands * num_particles):
+    if dense:
         numbers += (num_islands + MATRICES) * dimension**2
     return 8 * numbers
 
@@ -35,7 +44,7 @@ def check_memory(dimension: int, num_islands: int, num_particles: int, *, dense:
         "particles"
     )
     fewer = "Use fewer islands or particles (num_islands, num_particles)"
-    if dense and not has_few_particles(dimension, num_islands * num_particles):
+    if dense:
         fewer += ", or a diagonal metric (moves=wb.AdaptiveHMC(dense=False))"
     needed = bytes_needed(dimension, num_islands, num_particles, dense=dense)
     check_memory_needed(needed, what, fewer)

@@ -28,7 +28,7 @@ from weighbridge.core.types import Kernel, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.loop import Annealed, anneal
-from weighbridge.estimators.annealing.memory_needed import check_memory
+from weighbridge.estimators.annealing.memory_needed import check_memory, needs_matrix
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.moves.walks import choose_mover, require_walkers
 from weighbridge.estimators.annealing.path import Path
@@ -87,7 +87,8 @@ class IBISRun:
         self.mover = choose_mover(method.moves, model.dimension, 0, on_host=False)
         require_walkers(self.mover, method.num_particles, model.dimension)
         size = (model.dimension, method.num_islands, method.num_particles)
-        check_memory(*size, dense=getattr(self.mover, "dense", False))
+        num_particles = method.num_islands * method.num_particles
+        check_memory(*size, dense=needs_matrix(self.mover, model.dimension, num_particles))
         self.counts = dict.fromkeys((*COUNTED, "stalled"), 0)
         self.acceptance: list[float] = []
         self.path: list[PathPoint] = []

@@ -18,7 +18,7 @@ from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
 from weighbridge.estimators.annealing.labels import Labels
 from weighbridge.estimators.annealing.loop import Annealed, anneal
-from weighbridge.estimators.annealing.memory_needed import check_memory
+from weighbridge.estimators.annealing.memory_needed import check_memory, needs_matrix
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import (
@@ -113,7 +113,8 @@ def prepare(
     )
     require_walkers(mover, method.num_particles // method.chain_length, model.dimension)
     size = (model.dimension, method.num_islands, method.num_particles)
-    check_memory(*size, dense=getattr(mover, "dense", False))
+    num_particles = method.num_islands * method.num_particles
+    check_memory(*size, dense=needs_matrix(mover, model.dimension, num_particles))
     # Single moves of an ensemble, or of a likelihood in plain Python, cannot be rejected by walls.
     by_each_other = isinstance(mover, AdaptiveWalk) and mover.kernel.ensemble
     labels = Labels(model, possible=host is None and not by_each_other)

@@ -179,6 +179,10 @@ class Adaptive(ABC):
         info, tuned = self.conclude(cloud, first, last, length - 1)
         return Moved(joined(np.concatenate([cloud.position[None], states])), info, tuned)
 
+    def has_matrix(self, dimension: int, num_particles: int) -> bool:
+        """Whether the metric is a full matrix, for this many particles of all islands."""
+        return self.dense
+
     def setting(self, cloud: Cloud, population: Cloud) -> Setting:
         """The metric, and which particles have weight."""
         return Setting(others_scale(population, dense=self.dense), np.isfinite(cloud.log_weight))

@@ -211,10 +211,14 @@ class AdaptiveHMC(Adaptive):
     spread: Number = 0.0
     dense: bool = True
 
+    def has_matrix(self, dimension: int, num_particles: int) -> bool:
+        """Whether the metric is a full matrix, and not a diagonal with a few directions."""
+        return self.dense and not has_few_particles(dimension, num_particles)
+
     def setting(self, cloud: Cloud, population: Cloud) -> Setting:
         """The metric, of low rank if the particles do not support a full matrix."""
         num_islands, num_particles, dimension = population.position.shape
-        if not self.dense or not has_few_particles(dimension, num_islands * num_particles):
+        if not self.dense or self.has_matrix(dimension, num_islands * num_particles):
             return super().setting(cloud, population)
         return Setting(others_low_rank(population), np.isfinite(cloud.log_weight))
 
