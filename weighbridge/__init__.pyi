@@ -57,9 +57,9 @@ from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
-from weighbridge.estimators.nested.merging import merge as merge
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling
 from weighbridge.estimators.nested.result import NestedEvidence as NestedEvidence
+from weighbridge.estimators.nested.result import merge as merge
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC

@@ -101,6 +101,9 @@ class Told:
     def temper(self, power, log_evidence, steps, label="", island_round=0):
         self.found.append(("temper", power))
 
+    def advance(self, share, done, log_evidence, steps, label="", island_round=0):
+        self.found.append(("advance", share))
+
     def close(self):
         self.closed += 1
 
@@ -236,10 +239,11 @@ def test_a_result_is_saved_and_loaded(name, results, tmp_path):
 def test_progress_is_reported_and_the_reporter_closed(name, model, data):
     told = Told()
     wb.evidence(model, data, ROWS[name](), seed=1, progress=told)
-    kind = "update" if isinstance(ROWS[name](), SequentialMethod) else "temper"
-    reached = [value for what, value in told.found if what == kind]
+    takes_rows = isinstance(ROWS[name](), SequentialMethod)
+    kinds = {"update"} if takes_rows else {"temper", "advance"}
+    reached = [value for what, value in told.found if what in kinds]
     assert reached == sorted(reached)
-    assert reached[-1] == (120 if kind == "update" else 1.0)
+    assert reached[-1] == (120 if takes_rows else 1.0)
     assert told.closed == 1
 
 

@@ -1,14 +1,12 @@
-"""Runs of nested sampling as one result, and several results merged to one."""
+"""The evidence of the points of any number of nested runs, merged by their birth contours."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weighbridge.core.errors import MethodError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
@@ -20,7 +18,6 @@ from weighbridge.core.thresholds import (
 )
 from weighbridge.estimators.nested.insertion import insertion_test
 from weighbridge.estimators.nested.points import Points, num_live
-from weighbridge.estimators.nested.result import NestedEvidence
 from weighbridge.estimators.nested.volumes import (
     dimensionality,
     information,
@@ -29,7 +26,6 @@ from weighbridge.estimators.nested.volumes import (
     log_sums,
     simulated_error,
 )
-from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.trace import Trace
 
 # Columns of a result's trace that hold the points of its runs.
@@ -158,74 +154,3 @@ def walk_flags(diagnostics: dict[str, Any], moves: str) -> list[Status]:
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:
         flags.append(Status.LOW_ACCEPTANCE)
     return flags
-
-
-def merge(results: Sequence[Evidence]) -> NestedEvidence:
-    r"""Results of nested sampling on the same model and data as one, by birth contours.
-
-    Points of independent runs are put together; where several runs have live points, their numbers
-    add up. This is not the mean of the Z. Higson et al. (2018), Bayesian Analysis 13:873-896.
-
-    Args:
-        results: made with different seeds.
-
-    >>> import weighbridge as wb
-    >>> model, data = wb.zoo.gaussian.model(), wb.zoo.gaussian.simulate(20, seed=1)
-    >>> method = wb.NestedSampling(num_live=100)
-    >>> runs = [wb.evidence(model, data, method, seed=seed) for seed in (0, 1)]
-    >>> both = wb.merge(runs)
-    >>> both.std_error < min(run.std_error for run in runs)
-    True
-    """
-    results = list(results)
-    if not results:
-        raise MethodError("wb.merge needs at least one result.")
-    for result in results:
-        if not isinstance(result, Evidence) or result.method != "nested":
-            raise MethodError(
-                "wb.merge merges results of nested sampling (wb.NestedSampling), not "
-                f"{getattr(result, 'method', type(result).__name__)!r}."
-            )
-    first = results[0]
-    if any(r.fingerprint != first.fingerprint for r in results if r.fingerprint):
-        raise MethodError("These results are of different data and cannot be merged.")
-    shapes = {n: v.shape[1:] for n, v in first.samples.items()}
-    if any({n: v.shape[1:] for n, v in r.samples.items()} != shapes for r in results):
-        raise MethodError("These results are of different models and cannot be merged.")
-    points = _points(results)
-    if len(set(zip(points.log_likelihood, points.tie))) < len(points.tie):
-        raise MethodError("A result was given twice, or two have the same seed; use other seeds.")
-    weighed = weigh_points(points, first.diagnostics["shrinkage"], first.diagnostics["seed"])
-    samples = {
-        n: np.concatenate([r.samples[n] for r in results])[weighed.order] for n in first.samples
-    }
-    summed = {n: sum(r.diagnostics[n] for r in results) for n in COUNTS}
-    found = first.diagnostics | weighed.diagnostics | summed
-    found["remainder"] = max(r.diagnostics["remainder"] for r in results)
-    judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
-    kept = [flag for r in results for flag in r.flags if flag not in judged]
-    base = {name: getattr(first, name) for name in ("num_observations", "method", "fingerprint")}
-    return NestedEvidence(
-        log_evidence=weighed.log_evidence,
-        std_error=math.hypot(weighed.std_error, max(r.diagnostics["cut_off"] for r in results)),
-        trace=weighed.trace,
-        samples=samples,
-        log_weights=weighed.log_weights,
-        diagnostics=found,
-        flags=tuple(dict.fromkeys([*weighed.flags, *kept])),
-        elapsed=sum(r.elapsed for r in results),
-        **base,
-    )
-
-
-def _points(results: Sequence[Evidence]) -> Points:
-    """The points of results; islands of different results have different numbers."""
-    pieces, num_islands = [], 0
-    for result in results:
-        named = {leaf: result.trace[name] for leaf, name in COLUMNS.items()}
-        names, index = np.unique(named["island"], return_inverse=True)
-        named["island"] = index + num_islands
-        num_islands += len(names)
-        nowhere = np.zeros(len(result.log_weights))
-        pieces.append(Points(position=nowhere, log_prior=nowhere, **named))
-    return Points(*(np.concatenate(leaves) for leaves in zip(*pieces)))

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.checks import check_count, check_seed, require_counts
-from weighbridge.core.compilation import in_double_precision
+from weighbridge.core.compilation import MANY_NUMBERS, in_double_precision
 from weighbridge.core.errors import MethodError
+from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.nested.merging import COUNTS, merge, walk_flags, weigh_points
-from weighbridge.estimators.nested.result import NestedEvidence
+from weighbridge.estimators.nested.merging import COUNTS, walk_flags, weigh_points
+from weighbridge.estimators.nested.result import NestedEvidence, merge
 from weighbridge.estimators.nested.run import MOVES, NestedRun, Stop, draw_prior, start_run
 from weighbridge.estimators.nested.walkers import Density
 from weighbridge.estimators.protocols import BatchMethod
@@ -30,8 +30,6 @@ from weighbridge.models.targets.host import host_likelihood
 from weighbridge.models.targets.unbounded import UnboundedError
 from weighbridge.results.evidence_result import Evidence
 
-# With at least this many rows x coordinates, programs are compiled to run fast.
-MANY_NUMBERS = 100_000
 # Positions that are converted to parameters together: other numbers of points compile nothing.
 BLOCK = 1024
 # After the stop, points go on until their log-likelihoods differ by less than this (nats).
@@ -119,6 +117,16 @@ class NestedSampling(BatchMethod):
         """Rounds are merged by birth contours, as islands are."""
         return merge(results)
 
+    def report_to(self, reporter: Reporter, label: str, island_round: int) -> Report:
+        """The progress in words of nested sampling: what is left, and the evaluations so far."""
+
+        def report(remainder: float, log_evidence: float, num_evaluations: int) -> None:
+            done = f"{remainder:.2g} nats left, {num_evaluations:,} evaluations"
+            share = math.exp(-remainder)
+            reporter.advance(share, done, log_evidence, num_evaluations, label, island_round)
+
+        return report
+
     def estimate(
         self,
         model: Model,
@@ -137,8 +145,8 @@ class NestedSampling(BatchMethod):
             weight: how often each row counts.
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other random numbers.
-            report: called with the share of the evidence that was found, the log evidence so far
-                and the number of batches.
+            report: called with the evidence that is left in the live points (nats), the log
+                evidence so far and the number of evaluations.
         """
         began = time.perf_counter()
         check_seed(seed)
@@ -147,7 +155,7 @@ class NestedSampling(BatchMethod):
             term, count = likelihood_term(model, values, weight)
             num_live = self.num_live // self.num_islands
             position = draw_prior(model, seed, islands, num_live)
-            host = host_likelihood(model, values, jnp.asarray(position))
+            host = host_likelihood(model, values, position)
             many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
             density = Density(model, term, host, many)
             try:

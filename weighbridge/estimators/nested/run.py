@@ -11,12 +11,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from weighbridge.core import interrupts
 from weighbridge.core.errors import ModelError
-from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.types import Report
 from weighbridge.estimators.annealing.cloud import draw_cloud
 from weighbridge.estimators.nested.clusters import find_clusters
@@ -87,6 +86,7 @@ class NestedRun:
         live: islands x live points.
         dead: points that are no longer live, in the order of their deaths.
         ended: why the run ended before its end; empty if it did not.
+        left: least evidence that was left in the live points so far (nats).
     """
 
     density: Density
@@ -103,7 +103,7 @@ class NestedRun:
     log_dead: float = -math.inf
     ended: str = ""
     thin_gain: float = 0.0
-    progress: float = 0.0
+    left: float = math.inf
 
     # --- the algorithm ----------------------------------------------------------------------
 
@@ -113,6 +113,8 @@ class NestedRun:
         If those find evidence that was missing, the others go on from where they stopped.
         """
         began = time.perf_counter()
+        if report is not None:
+            report(math.inf, self.log_evidence(), 0)
         self._climb(stop, began, report, lambda: self.remainder() < stop.remainder)
         for _ in range(2):
             if self.ended or stop.thin <= 0:
@@ -134,8 +136,8 @@ class NestedRun:
             # A higher peak: the points that rested go on from the volume at which they stopped.
             self.log_volume, self.log_dead = volume, log_dead
             self._climb(stop, began, report, lambda: self.remainder() < stop.remainder)
-        if report is not None:
-            report(1.0, self.log_evidence(), self.counts.batches)
+        if report is not None and not self.ended:
+            report(0.0, self.log_evidence(), self.density.num_calls)
 
     def _climb(self, stop: Stop, began: float, report: Report | None, is_over: Any) -> None:
         least = LEAST_LOG_VOLUME + LEAST_FOR_EACH * self.density.model.dimension
@@ -153,8 +155,9 @@ class NestedRun:
             self.batch()
             interrupts.keep()
             if report is not None:
-                self.progress = max(self.progress, min(math.exp(-self.remainder()), 0.999))
-                report(self.progress, self.log_evidence(), self.counts.batches)
+                # A higher peak may raise it again; a bar should not go back.
+                self.left = min(self.left, self.remainder())
+                report(self.left, self.log_evidence(), self.density.num_calls)
 
     def batch(self) -> None:
         """Delete the lowest points of every island, and replace them."""
@@ -345,8 +348,7 @@ def start_run(
 
 def draw_prior(model: Any, seed: int, islands: np.ndarray, num_live: int) -> np.ndarray:
     """Draws from the prior: islands x draws x coordinates."""
-    key = jax.random.key(seed, impl="threefry2x32")
-    return np.asarray(draw_cloud(model, key, islands, PRIOR_DRAWS * num_live).position)
+    return draw_cloud(model, random_key(seed), islands, PRIOR_DRAWS * num_live).position
 
 
 def script_length(num_moves: int, num_walkers: int, dimension: int) -> int:
