@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
         "gaussian",
         lambda wb, model, data: wb.evidence(model, data, "thermodynamic"),
     ),
+    "nested": ("gaussian", lambda wb, model, data: wb.evidence(model, data, "nested")),
     "nuts": ("gaussian", lambda wb, model, data: wb.sample(model, data, kernel=wb.NUTS())),
     "online": ("gaussian", lambda wb, model, data: _online(wb, model, data)),
 }

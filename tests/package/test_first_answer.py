@@ -11,8 +11,9 @@ import pytest
 MOST_PROGRAMS = {
     "smc": 6,
     "sgais": 6,
-    "ibis": 10,
-    "thermodynamic": 7,
+    "ibis": 7,
+    "thermodynamic": 6,
+    "nested": 6,
     "nuts": 5,
     "online": 6,
 }
