@@ -50,7 +50,7 @@ def test_what_shows_itself():
     assert set(SHOWN) == {
         *("Calibration", "Comparison", "Elpd", "ElpdComparison", "Evidence", "ModelReport"),
         *("Posterior", "Prediction", "PredictiveCheck", "Sensitivity", "Summary", "Table"),
-        *("Findings", "History", "Integral", "Optimum", "Trace"),
+        *("Findings", "History", "Integral", "NestedEvidence", "Optimum", "Trace"),
     }
 
 

@@ -18,7 +18,16 @@ from weighbridge.core import pickling
 
 # Settings, models and runs under way: not what a function gives back.
 NO_RESULTS = {
-    *("AIS", "AdaptiveHMC", "AdaptiveWalk", "IBIS", "Keeping", "Plan", "PriorSampling"),
+    *(
+        "AIS",
+        "AdaptiveHMC",
+        "AdaptiveWalk",
+        "IBIS",
+        "Keeping",
+        "NestedSampling",
+        "Plan",
+        "PriorSampling",
+    ),
     *("PublishedSGAIS", "Repeat", "SGAIS", "SMC", "SequentialSGMCMC", "Thermodynamic"),
     *("CheckpointStore", "Continuity", "Lagged", "Model", "Online", "OnlineComparison"),
     *("RedisStream", "Status", "BatchMethod", "SequentialMethod", "Kernel"),

@@ -94,7 +94,7 @@ def test_sorted_rows_are_weighed_in_random_order():
 def test_rows_stand_as_they_are_given_where_nothing_speaks_against_it():
     data = wb.zoo.linear.simulate(1000, seed=3)
     model = wb.zoo.linear.model()
-    result = wb.evidence(model, data, SMALL, seed=0)
+    result = wb.evidence(model, data, wb.SGAIS(), seed=0)
     assert result.diagnostics["row_order"] == "as given"
     # The trace is that of the first rows.
     for rows, log_evidence, error in zip(

@@ -24,7 +24,8 @@ def read_npz(path: Path, request: Request, position: Position | None = None) -> 
     """Read a file as one block; a lenient request has no effect, since no single row can be bad."""
     columns, schema, _ = request
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # NumPy leaves a file open that is no archive: it is opened, and closed, here.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             check_present(archive.files, request.named)
             others = _no_arrays(archive.zip)
             for name in request.named:
