@@ -117,9 +117,9 @@ def stop_at_once(*_: object) -> None:
 
 
 def leave_what_is_at_work() -> None:
-    """End the process here if a program that was left is still compiled: nobody waits for it.
+    """End the process at once if an abandoned program is still compiling.
 
-    Everything has been told and written by then.
+    All output has been written by then.
     """
     from weighbridge.core.interrupts import is_at_work
 

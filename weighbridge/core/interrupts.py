@@ -111,10 +111,9 @@ def may_leave() -> bool:
 
 
 def leaving(call: Callable[[], Result]) -> Result:
-    """Call a pure function, and leave it to itself if the run of this context is to stop meanwhile.
+    """Call a pure function in a thread; stop waiting for it if the run is to stop.
 
-    The compiler cannot be interrupted. So it works in a thread of its own, which goes on after this
-    one has stopped waiting for it; what comes of it is dropped.
+    The compiler cannot be interrupted, so the thread continues, and its result is dropped.
 
     >>> leaving(lambda: 1 + 1)
     2
@@ -128,7 +127,7 @@ def leaving(call: Callable[[], Result]) -> Result:
         except BaseException as error:
             found.set_exception(error)
 
-    # Not a daemon: Python must not end amid what the compiler does, unless by os._exit.
+    # Not a daemon thread: Python must not exit while the compiler runs, except by os._exit.
     thread = threading.Thread(target=work, name="weighbridge-program", daemon=False)
     thread.start()
     while not wait([found], BETWEEN_LOOKS).done:

@@ -120,8 +120,8 @@ def has_few_particles(dimension: int, num_particles: int) -> bool:
 def dimension_bias(spread: float, dimension: int, num_particles: int) -> float:
     """How far the mean of all islands may be off in many dimensions, in nats.
 
-    If particles are few for the dimension, Z has a long tail: few islands find much, most find
-    little. If none of the few is among the islands, the mean is too low and the spread too small.
+    If particles are few for the dimension, Z has a long tail: few islands find much of it, most
+    find little. If no island is one of the few, the mean is too low and the spread too small.
     More islands help little, so that the error is about the spread of one island:
     ``BEYOND_THE_MEAN`` of it, besides the error of the mean.
 

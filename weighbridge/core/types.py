@@ -13,7 +13,8 @@ Array = jax.Array
 
 PyTree = Any
 
-# A progress callback: the power reached (1 is the end), log Z so far, the number of steps.
+# A progress callback of three numbers: usually the power reached (1 is the end), log Z so far, and
+# the number of steps; see ``BatchMethod.report_to``.
 Report = Callable[[float, float, int], None]
 
 

@@ -104,7 +104,7 @@ def _segment(value: Any, where: str) -> None:
 
 
 # Entries that methods, and the classes that wrap their runs, may save. Which of them one run must
-# have is read from the state of a fresh run (``saving.check_types``).
+# have is read from the state of a fresh run (``run_state.check_types``).
 RUN_ENTRIES: dict[str, Check] = {
     "num_observations": real(0),
     "num_chunks": whole(),

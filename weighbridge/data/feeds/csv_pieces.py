@@ -17,16 +17,16 @@ from weighbridge.data.sources.csv_records import LONGEST_RECORD, Quotes, scan_qu
 from weighbridge.data.sources.requested_columns import Request
 from weighbridge.data.values import num_rows
 
-# Of a line that is too long, what is kept.
+# Bytes that are kept of a line that is too long.
 KEPT_OF_LONG = 60
 
 
 class Records:
-    """Cuts bytes at the last end of a line that is not within quotes; each is looked at once.
+    """Splits bytes into complete records. Each byte is scanned once.
 
     Args:
-        lenient: whether the line of a quote that is not closed is handed out as it is, and of one
-            that is too long its beginning, so that each becomes a bad row; otherwise a DataError.
+        lenient: if true, an unclosed quote or a line that is too long becomes one bad row;
+            otherwise it is a DataError.
 
     >>> records = Records()
     >>> records.add(b'1,2\\n3,"4'), records.add(b'\\n5"\\n6'), records.rest()
@@ -55,7 +55,7 @@ class Records:
                 return bytes(whole)
             if not self._lenient and too_long:
                 raise DataError(_endless(self._begun))
-            # What follows is looked at without the quote. A strict reader tells what is wrong.
+            # Scan the rest as if the quote were not there. A strict reader reports the error.
             end = self._begun.find(b"\n") + 1
             whole += self._take(end) if end else self._leave_long_line()
             self._quotes = Quotes()
@@ -96,7 +96,7 @@ class CsvRows:
         self._request = request
         self._records = Records(lenient=request.lenient)
         self._begun = bytearray()  # until there is a row
-        self._header, self._sample = b"", b""  # the first record stands for the types
+        self._header, self._sample = b"", b""  # the first record determines the types
         self._num_rows, self._line = 0, 1
         self.left_out: list[str] = []
 
@@ -105,7 +105,7 @@ class CsvRows:
         text = self._records.add(piece)
         if self._num_rows:
             yield from self._parcels(text)
-        else:  # the header waits for a row, which tells the types
+        else:  # the types are known only after the first row
             self._begun += text
             if text.strip():  # blank lines alone need no second look
                 yield from self._begin(bytes(self._begun))
@@ -168,9 +168,9 @@ class CsvRows:
 
 
 class _Continued(io.BytesIO):
-    """A table whose end seems to be that of its first part, until the reader seeks a place.
+    """A table that seems to end after its first part, until the reader seeks a position.
 
-    So it learns the columns from what it has seen before, and names new rows by their numbers.
+    So the reader finds the columns in rows that came before, and numbers new rows correctly.
     """
 
     def __init__(self, begun: bytes, text: bytes) -> None:

@@ -21,10 +21,10 @@ READ_BYTES = 1 << 16
 
 
 class StreamFeed:
-    """Rows from a stream that passes by: JSON lines if it begins with a brace, CSV otherwise.
+    """Rows from a stream that can be read once: JSON lines if it begins with a brace, else CSV.
 
-    Rows are handed out as soon as they are whole, and where nothing comes for a while it is said.
-    The types of CSV columns are told by the rows that come first.
+    Complete rows are returned at once; None means that nothing came for a while. The first rows
+    determine the types of CSV columns.
 
     Args:
         stream: opened for reading bytes.
@@ -158,7 +158,7 @@ class StreamFeed:
 def _to_next_line(
     skipped: int, pieces: Iterator[bytes | None]
 ) -> Generator[None, None, tuple[int, bytes]]:
-    """Drop what comes up to the end of a line: its length with what is dropped, what follows."""
+    """Skip to the end of a line. Returns the length of the line, and the bytes after it."""
     for piece in pieces:
         if piece is None:
             yield None
