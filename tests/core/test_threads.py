@@ -12,7 +12,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.core import forking
 from weighbridge.core.rollback import restored_on_error
-from weighbridge.core.turns import Turns
+from weighbridge.core.threads import Turns, in_threads
 
 TINY = wb.SGAIS(num_islands=4, num_particles=16)
 ROWS = wb.zoo.gaussian.simulate(40, seed=1)
@@ -57,8 +57,6 @@ def test_a_call_within_itself_is_refused_also_in_a_thread_that_it_has_started():
     turns = Turns("It")
 
     def through_threads():
-        from weighbridge.core.threads import in_threads
-
         in_threads(lambda _: turns.take(int), {"a": 0, "b": 1})
 
     for inner in (lambda: turns.take(int), through_threads):

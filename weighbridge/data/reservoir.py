@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ _PIECE_ROWS = 1 << 18
 NEGLIGIBLE = 2.0**-20
 
 
-class _KeptRows:
+class _KeptRows(ABC):
     """Kept rows, as one array per leaf and one for their weights."""
 
     def __init__(self) -> None:
@@ -33,9 +34,9 @@ class _KeptRows:
         self._stores: list[NumpyArray] = []  # the leaves, then the weights
 
     @property
+    @abstractmethod
     def num_kept(self) -> int:
         """Number of rows kept."""
-        raise NotImplementedError
 
     def _columns(self, values: Values, weight: NumpyArray) -> list[NumpyArray]:
         """The leaves of a block and its weights; DataError if they do not match earlier rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,12 +34,12 @@ class DrawnPosterior(NamedTuple):
     marked: np.ndarray | None = None
 
 
-class PosteriorFigure:
+class PosteriorFigure(ABC):
     """A result that draws the marginals and pairs of its parameters."""
 
+    @abstractmethod
     def _drawn_posterior(self) -> DrawnPosterior:
         """The content of the figure."""
-        raise NotImplementedError
 
     def plot_posterior(
         self,

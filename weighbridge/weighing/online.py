@@ -9,7 +9,7 @@ from typing import Any
 
 from weighbridge.core import checkpoint_file
 from weighbridge.core.progress.reporters import CHECKING, WEIGHING, Reporter, telling
-from weighbridge.core.turns import Turns
+from weighbridge.core.threads import Turns
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.data.values import TableReader
 from weighbridge.estimators.registry import Method, resolve_sequential

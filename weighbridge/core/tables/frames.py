@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -36,11 +37,12 @@ def frame_of_models(
     return Frame({c: [found[n] for n in names] for c, found in columns.items()}, names, "model")
 
 
-class Tabular:
+class Tabular(ABC):
     """Base of classes that can become a data frame; a subclass defines ``_frame``."""
 
+    @abstractmethod
     def _frame(self) -> Frame:
-        raise NotImplementedError
+        """The contents of the table."""
 
     def to_pandas(self) -> Any:
         """The table as a pandas data frame, indexed by row name (extra ``data``)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,11 +45,12 @@ class Page(NamedTuple):
     caution: str = ""
 
 
-class Shown:
+class Shown(ABC):
     """Base of classes with a notebook view; a subclass defines ``_page``."""
 
+    @abstractmethod
     def _page(self) -> Page:
-        raise NotImplementedError
+        """The contents of the view."""
 
     def _small_figure(self) -> Figure | None:
         """The figure below the table: by default the figure of ``plot``, if there is one."""

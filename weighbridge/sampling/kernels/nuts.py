@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -31,8 +32,9 @@ class _Dynamic(Kernel):
 
     target_acceptance: ClassVar[float | None] = 0.8
 
+    @abstractmethod
     def _criterion(self) -> Criterion:
-        raise NotImplementedError
+        """When a trajectory ends."""
 
     def _check(self) -> None:
         if isinstance(self.max_depth, bool) or not isinstance(self.max_depth, int):

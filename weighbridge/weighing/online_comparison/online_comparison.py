@@ -11,7 +11,7 @@ from weighbridge.core import checkpoint_file
 from weighbridge.core.progress.reporters import CHECKING, WEIGHING, Reporter, telling
 from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
-from weighbridge.core.turns import Turns
+from weighbridge.core.threads import Turns
 from weighbridge.data.quarantine import Unread
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.estimators.registry import Method
