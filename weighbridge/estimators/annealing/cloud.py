@@ -9,6 +9,7 @@ import numpy as np
 
 from weighbridge.core.compilation import jit
 from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.resampling import relative_weights
 from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 
@@ -32,15 +33,15 @@ class Cloud(NamedTuple):
 def shares(cloud: Cloud) -> np.ndarray:
     """Normalised weights of all particles; all islands have the same total weight.
 
+    They are 0 if no particle has weight.
+
     >>> shares(Cloud(np.zeros((2, 2, 1)), np.array([[0.0, 0.0], [-9.0, -np.inf]]), None))
     array([0.25, 0.25, 0.5 , 0.  ])
     """
-    log_weight = cloud.log_weight
-    highest = log_weight.max(axis=1, keepdims=True)
-    weight = np.exp(log_weight - np.where(np.isfinite(highest), highest, 0.0))
+    weight, _ = relative_weights(cloud.log_weight)
     total = weight.sum(axis=1, keepdims=True)
     share = np.where(total > 0, weight / np.where(total > 0, total, 1.0), 0.0).reshape(-1)
-    return np.asarray(share / share.sum())
+    return np.asarray(share / share.sum()) if share.any() else share
 
 
 def centre(cloud: Cloud) -> np.ndarray:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from weighbridge.estimators.annealing.cloud import Cloud, shares
+from weighbridge.estimators.annealing.moves.scales import from_other_islands
 from weighbridge.sampling.kernels.parts.scale import LowRank
 
 # Directions of a low-rank metric: each costs as much in a move as two more coordinates.
@@ -17,18 +18,13 @@ ABOVE_NOISE = 1.1
 
 
 def others_low_rank(cloud: Cloud) -> LowRank:
-    """For each island the scale from particles of other islands, as in ``scales.others_scale``."""
-    num_islands = len(cloud.position)
-    if num_islands == 1:
-        halves = [cloud]
-    else:
-        halves = [Cloud(*(leaf[first::2] for leaf in cloud)) for first in (1, 0)]
-    found = [
-        low_rank_scale(half.position.reshape(-1, half.position.shape[-1]), shares(half))
-        for half in halves
-    ]
-    turn = np.arange(num_islands) % len(found)
-    return LowRank(*(np.stack(leaves)[turn] for leaves in zip(*found)))
+    """For each island the scale of low rank from particles of other islands."""
+
+    def scale(half: Cloud) -> LowRank:
+        return low_rank_scale(half.position.reshape(-1, half.position.shape[-1]), shares(half))
+
+    found: LowRank = from_other_islands(cloud, scale)
+    return found
 
 
 def low_rank_scale(position: np.ndarray, share: np.ndarray) -> LowRank:

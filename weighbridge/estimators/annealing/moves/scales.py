@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
 import numpy as np
 
 from weighbridge.core.islands import ENOUGH_PARTICLES
-from weighbridge.core.resampling import relative_weights
-from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.cloud import Cloud, shares
 
 
 def others_scale(cloud: Cloud, *, dense: bool) -> np.ndarray:
     """For each island a square root of the covariance of particles of other islands.
 
-    Even islands use the odd ones, odd islands the even ones; a single island uses itself.
+    The covariance is shrunk if there are few particles (see ``particle_scale``).
     """
-    num_islands = cloud.position.shape[0]
-    if num_islands == 1:
-        return particle_scale(cloud, dense=dense)[None]
-    halves = [Cloud(*(leaf[first::2] for leaf in cloud)) for first in (1, 0)]
-    roots = np.stack([particle_scale(half, dense=dense) for half in halves])
-    return np.asarray(roots[np.arange(num_islands) % 2])
+    return np.asarray(from_other_islands(cloud, partial(particle_scale, dense=dense)))
+
+
+def from_other_islands(cloud: Cloud, scale: Callable[[Cloud], Any]) -> Any:
+    """For each island the scale of particles of other islands.
+
+    Even islands use the odd ones, odd islands the even ones; a single island uses itself.
+
+    Args:
+        cloud: particles of all islands.
+        scale: returns an array, or a tuple of arrays, for some of the islands.
+    """
+    num_islands = len(cloud.position)
+    halves = [cloud]
+    if num_islands > 1:
+        halves = [Cloud(*(leaf[first::2] for leaf in cloud)) for first in (1, 0)]
+    half_of = np.arange(num_islands) % len(halves)
+    found = map(scale, halves)
+    return jax.tree_util.tree_map(lambda *leaves: np.stack(leaves)[half_of], *found)
 
 
 def particle_scale(cloud: Cloud, *, dense: bool) -> np.ndarray:
@@ -30,14 +47,11 @@ def particle_scale(cloud: Cloud, *, dense: bool) -> np.ndarray:
     shrinkage would lose the narrow directions of a strongly correlated posterior.
     """
     dimension = cloud.position.shape[-1]
-    # All islands have the same total weight; particles within an island have their weights.
-    weight, _ = relative_weights(cloud.log_weight)
-    total = weight.sum(axis=1, keepdims=True)
-    share = (weight / np.where(total > 0, total, 1.0)).reshape(-1)
+    share = shares(cloud)
     used = share > 0
     if not used.any():
         return np.eye(dimension) if dense else np.ones(dimension)
-    position, share = cloud.position.reshape(-1, dimension)[used], share[used] / share.sum()
+    position, share = cloud.position.reshape(-1, dimension)[used], share[used]
     deviations = centred(position, share @ position)
     variance = share @ deviations**2
     variance = np.where(variance > 0, variance, 1.0)
