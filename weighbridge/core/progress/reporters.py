@@ -22,9 +22,9 @@ WEIGHING = "weighing new rows (the first time also compiling)"
 
 
 class Reporter(Protocol):
-    """Gets every chunk of a run over rows, or every step of a tempered run.
+    """Gets the progress of a run: its rows, its powers, or the words of a method with neither.
 
-    Each method says nothing unless a reporter has its own.
+    A reporter overrides the methods that it needs; the others do nothing.
     """
 
     def start(self, total: int | None) -> None:

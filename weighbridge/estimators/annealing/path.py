@@ -41,7 +41,7 @@ class Path:
 
     @property
     def num_numbers(self) -> int:
-        """How many numbers its terms hold; large paths have programs that run faster."""
+        """Number of entries in its terms; for many, the program is compiled to run fast."""
         leaves = jax.tree_util.tree_leaves((self.past, self.chunk))
         return sum(int(np.size(leaf)) for leaf in leaves)
 

@@ -149,7 +149,7 @@ REPEATED = EitherProgram(_repeated)
 @partial(register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class Stay:
-    """No move at all."""
+    """A mover that leaves the particles where they are."""
 
     def move(self, key_data: np.ndarray, cloud: Cloud, path: Path, power: float) -> Moved:
         """The positions, unchanged."""
