@@ -10,15 +10,14 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import RESAMPLING
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.loop import PathSeed, anneal
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.powers import search_increment
 from weighbridge.estimators.annealing.reweighting import Settings
-from weighbridge.estimators.annealing.step import move_keys, patient_step
+from weighbridge.estimators.annealing.step import anneal_step, move_keys, patient_step
 from weighbridge.models.model import draw_positions
 from weighbridge.models.targets.rows import Rows
 
@@ -194,7 +193,7 @@ def as_cloud(position, log_weight=None):
     return Cloud(position, log_weight, np.broadcast_to(np.arange(shape[1]), shape))
 
 
-def run_chunks(mover, chunks, *, settings, seed, scheme="systematic", schedule=None):
+def run_chunks(mover, chunks, *, settings, seed):
     """Absorb rows chunk by chunk, with the exact past."""
     cloud = draw_cloud(MODEL, ISLANDS, PARTICLES, seed)
     size = sum(map(len, chunks))
@@ -204,15 +203,11 @@ def run_chunks(mover, chunks, *, settings, seed, scheme="systematic", schedule=N
         past = Rows(np.resize(DATA, size), (np.arange(size) < seen).astype(float))
         path = Path(MODEL, (past,), Rows(chunk, np.ones(len(chunk))))
         outcome = anneal(
-            seed + 100,
-            stage,
-            np.arange(ISLANDS),
+            PathSeed(seed + 100, stage, np.arange(ISLANDS)),
             cloud,
             lambda step: path,  # noqa: B023
             mover,
             settings,
-            schedule=schedule,
-            resampling=scheme,
         )
         cloud, seen = outcome.cloud, seen + len(chunk)
     return outcome
@@ -237,10 +232,8 @@ def test_a_fixed_schedule_is_unbiased(scheme, resample_below):
     outcome = run_chunks(
         Repeat(wb.Metropolis(0.8), 4),
         np.split(DATA, 3),
-        settings=Settings(0.5, resample_below),
+        settings=Settings(0.5, resample_below, resampling=scheme, schedule=np.array([0.4, 1.0])),
         seed=1,
-        scheme=scheme,
-        schedule=np.array([0.4, 1.0]),
     )
     assert outcome.powers == [0.0, 0.4, 1.0]
     assert [float(step.increment) for step in outcome.steps] == pytest.approx([0.4, 0.6])
@@ -281,9 +274,8 @@ def test_hmc_moves_are_right_too():
     outcome = run_chunks(
         Repeat(wb.HMC(0.3, 4), 2, rows_past=1.0, rows_chunk=2.0),
         np.split(DATA, 3),
-        settings=Settings(0.5, 1.1),
+        settings=Settings(0.5, 1.1, schedule=np.array([1.0])),
         seed=3,
-        schedule=np.array([1.0]),
     )
     assert len(outcome.steps) == 1
     assert_unbiased(island_ratios(outcome))
@@ -320,19 +312,17 @@ def test_stepping_stones_add_up_to_the_evidence():
 # --- islands are their own -----------------------------------------------------------------------
 
 
-def small_anneal(islands, *, data=DATA, kernel=None, model=MODEL, stage=0, seed=7, **changes):
+def small_anneal(islands, *, data=DATA, kernel=None, model=MODEL, seed=7, **changes):
     """Four islands of eight from here on: one program for each model and kernel."""
     cloud = changes.pop("cloud", None) or as_cloud(
         draw_cloud(model, 8, PARTICLES, seed).position[islands]
     )
-    names = {"max_steps", "schedule", "take_step"} & set(changes)
-    of_anneal = {name: changes.pop(name) for name in names}
+    stage, take_step = changes.pop("stage", 0), changes.pop("take_step", anneal_step)
     settings = Settings(0.6, 0.7)._replace(**changes)
     path = Path(model, (), Rows(data, np.ones(len(data))))
     mover = Repeat(wb.Metropolis(0.8) if kernel is None else kernel, 4)
-    return anneal(
-        8, stage, np.asarray(islands), cloud, lambda step: path, mover, settings, **of_anneal
-    )
+    of_path = PathSeed(8, stage, np.asarray(islands))
+    return anneal(of_path, cloud, lambda step: path, mover, settings, take_step=take_step)
 
 
 def test_steps_hit_the_target_except_the_last():
@@ -453,7 +443,7 @@ def test_keys_never_repeat():
 
     def drawn(seed, stage, step, first):
         """The keys of a step's moves, as it draws them, and then a number for resampling."""
-        numbers = random_numbers(seed, Stream.STEPS, first, step, stage)
+        numbers = PathSeed(seed, stage, np.array([first])).numbers(step)
         return move_keys(numbers, 4), numbers.random()
 
     found = [drawn(*name) for name in names]
@@ -470,7 +460,9 @@ def test_origins_name_the_ancestors():
     start = draw_cloud(MODEL, 8, PARTICLES, 7).position[:4]
     path = Path(MODEL, (), Rows(DATA, np.ones(len(DATA))))
     still = Repeat(wb.Metropolis(0.0), 1)
-    outcome = anneal(0, 0, np.arange(4), as_cloud(start), lambda _: path, still, Settings(0.6, 0.7))
+    outcome = anneal(
+        PathSeed(0, 0, np.arange(4)), as_cloud(start), lambda _: path, still, Settings(0.6, 0.7)
+    )
     origin = np.asarray(outcome.cloud.origin)
     np.testing.assert_array_equal(
         outcome.cloud.position, np.take_along_axis(start, origin[..., None], axis=1)

@@ -144,16 +144,16 @@ def test_chains_with_perfect_moves_have_the_expected_weights_in_both_directions(
 def test_backward_chains_take_the_forward_schedule_and_moves_in_reverse(monkeypatch):
     calls, anneal = [], module.anneal
 
-    def spy(seed, stage, islands, cloud, path_at, mover, settings, **rest):
-        outcome = anneal(seed, stage, islands, cloud, path_at, mover, settings, **rest)
-        calls.append((stage, np.asarray(cloud.position), mover, outcome.powers))
-        if stage == module.FORWARD:
+    def spy(seed, cloud, path_at, mover, settings, **rest):
+        outcome = anneal(seed, cloud, path_at, mover, settings, **rest)
+        calls.append((seed.stage, np.asarray(cloud.position), mover, outcome.powers))
+        if seed.stage == module.FORWARD:
             # Other wishes for the tuning change nothing: there is none.
             greedy = [
                 dataclasses.replace(m, mover=dataclasses.replace(m.mover, target_acceptance=0.1))
                 for m in mover
             ]
-            same = anneal(seed, stage, islands, cloud, path_at, greedy, settings, **rest)
+            same = anneal(seed, cloud, path_at, greedy, settings, **rest)
             np.testing.assert_array_equal(same.cloud.position, outcome.cloud.position)
         return outcome
 

@@ -11,7 +11,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
-from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.loop import PathSeed, anneal
 from weighbridge.estimators.annealing.moves.forgetting import memory, remembered
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat, average
 from weighbridge.estimators.annealing.moves.scales import others_scale, particle_scale
@@ -43,6 +43,7 @@ def correlated_data(seed=0):
 
 
 DATA = correlated_data()
+SETTINGS = Settings(0.5, 0.5)
 
 
 def posterior():
@@ -52,12 +53,11 @@ def posterior():
     return covariance @ design.T @ DATA["y"], covariance
 
 
-def run(seed, mover=None, *, data=DATA, model=MODEL, settings=None, **changes):
+def run(seed, mover=None, *, data=DATA, model=MODEL, settings=SETTINGS):
     cloud = draw_cloud(model, jax.random.key(seed), np.arange(ISLANDS), PARTICLES)
     path = Path(model, (), Rows(data, np.ones(NUM_ROWS)))
     mover = AdaptiveHMC() if mover is None else mover
-    settings = Settings(0.5, 0.5) if settings is None else settings
-    return anneal(seed, 0, np.arange(ISLANDS), cloud, lambda _: path, mover, settings, **changes)
+    return anneal(PathSeed(seed, 0, np.arange(ISLANDS)), cloud, lambda _: path, mover, settings)
 
 
 @pytest.fixture(scope="module")
@@ -224,8 +224,8 @@ def test_changing_numbers_compiles_nothing(compiled, among_impossible):
     assert num_traces > 0
     run(1, first.mover, model=BOUNDED, data=BELOW / 2)
     other = AdaptiveHMC(0.3, 2, 1.2, 0.7, 5, 0.2, dense=False)
-    run(2, other, model=BOUNDED, data=BELOW, schedule=[0.1, 1.0])
-    run(3, other, model=BOUNDED, data=BELOW, settings=Settings(0.9, 0.0, 0.0), max_steps=3)
+    run(2, other, model=BOUNDED, data=BELOW, settings=Settings(0.5, 0.5, schedule=[0.1, 1.0]))
+    run(3, other, model=BOUNDED, data=BELOW, settings=Settings(0.9, 0.0, 0.0, max_steps=3))
     assert len(TRACES) == num_traces
     assert compiled[num_compiled:] == []
 

@@ -440,7 +440,7 @@ def test_a_kernel_on_anchored_batches_is_not_heated(monkeypatch):
     paths, annealed = [], sgais_run.anneal
 
     def spy(*args, **kwargs):
-        paths.append(args[4](0))
+        paths.append(args[2](0))
         return annealed(*args, **kwargs)
 
     monkeypatch.setattr(sgais_run, "anneal", spy)

@@ -12,7 +12,7 @@ import pytest
 import weighbridge as wb
 from benchmarks import problems
 from weighbridge.estimators.annealing.cloud import draw_cloud
-from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.loop import PathSeed, anneal
 from weighbridge.estimators.annealing.moves.walks import evaluate
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
@@ -235,8 +235,9 @@ def test_chains_of_resampled_particles_carry_their_origins():
         cloud = draw_cloud(GAUSSIAN.model, jax.random.key(0), np.arange(4), 12)
         path = Path(GAUSSIAN.model, (), Rows(GAUSSIAN.data, np.ones(100)))
         outcome = anneal(
-            0, 0, np.arange(4), cloud, lambda _: path, still, Settings(0.5, 2.0),
-            schedule=np.array([0.02]), take_step=partial(anneal_step, chain_length=4),
+            PathSeed(0, 0, np.arange(4)), cloud, lambda _: path, still,
+            Settings(0.5, 2.0, schedule=np.array([0.02])),
+            take_step=partial(anneal_step, chain_length=4),
         )  # fmt: skip
     origin = np.asarray(outcome.cloud.origin)
     assert outcome.cloud.position.shape == cloud.position.shape
@@ -257,9 +258,9 @@ def test_waste_free_resampling_is_unbiased():
         log_likelihood = np.asarray(jax.vmap(path.chunk_log_likelihood)(cloud.position[0]))
         for resampling in ("systematic", "residual", "multinomial"):
             outcome = anneal(
-                0, 0, np.arange(islands), cloud, lambda _: path, still, Settings(0.5, 2.0),
-                schedule=np.array([0.02]), take_step=partial(anneal_step, chain_length=4),
-                resampling=resampling,
+                PathSeed(0, 0, np.arange(islands)), cloud, lambda _: path, still,
+                Settings(0.5, 2.0, resampling=resampling, schedule=np.array([0.02])),
+                take_step=partial(anneal_step, chain_length=4),
             )  # fmt: skip
             weight = np.exp(0.02 * (log_likelihood - log_likelihood.max()))
             expected = weight / weight.sum()

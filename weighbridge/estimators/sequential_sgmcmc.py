@@ -21,7 +21,7 @@ from weighbridge.core.types import Array, Kernel, PyTree
 from weighbridge.data.cutting import join, pad, rechunk
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.loop import COUNTS, Annealed, anneal
+from weighbridge.estimators.annealing.loop import COUNTS, Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.path_points import PathPoint
@@ -235,14 +235,11 @@ class SequentialSGMCMCRun(LedgerRun):
         """One annealing step with the whole chunk, no resampling; then the weights are averaged."""
         engine, ledger = self.engine, self.ledger
         outcome = anneal(
-            ledger.seed,
-            ledger.num_chunks,
-            ledger.islands,
+            PathSeed(ledger.seed, ledger.num_chunks, ledger.islands),
             ledger.cloud,
             paths_with_batches(engine, ledger, chunk),
             Repeat(engine.kernel, engine.num_moves, rows_past=ledger.seen_with(chunk)),
-            Settings(engine.target_ess, resample_below=0.0),
-            schedule=np.ones(1),
+            Settings(engine.target_ess, resample_below=0.0, schedule=np.ones(1)),
         )
         # A particle with zero likelihood is not a draw from the posterior; its weight stays 0.
         alive = np.isfinite(outcome.cloud.log_weight)

@@ -33,14 +33,13 @@ def host_step(
     mover: Any,
     settings: Settings,
     *,
-    resampling: str,
     chain_length: int = 1,
 ) -> tuple[Cloud, float, Any, StepInfo]:
     """``anneal_step`` for a path without past whose chunk is a ``HostLikelihood``."""
     likelihood = cast(HostLikelihood, path.chunk)
     key_data = move_keys(numbers, len(cloud.position))[0]
     known = np.asarray(likelihood.of_cloud(path.model, cloud.position))
-    weighed = weigh(numbers, cloud, known, power, settings, resampling, chain_length)
+    weighed = weigh(numbers, cloud, known, power, settings, chain_length)
     start, values = weighed.cloud, np.take_along_axis(known, weighed.chosen, axis=1)
     moved, moves = Moved(start.position, (), mover), values
     if isinstance(mover, AdaptiveWalk):

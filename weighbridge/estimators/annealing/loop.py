@@ -50,23 +50,35 @@ class Annealed(NamedTuple):
         return self.powers[-1] >= 1.0
 
 
+class PathSeed(NamedTuple):
+    """What the random numbers of a path depend on; every step has numbers of its own.
+
+    Attributes:
+        seed: of the whole run.
+        stage: number of this path within the run.
+        islands: numbers of the islands; the first one counts.
+    """
+
+    seed: int
+    stage: int
+    islands: np.ndarray
+
+    def numbers(self, step: int) -> np.random.Generator:
+        """The random numbers of a step."""
+        first_island = int(self.islands[0])
+        return random_numbers(self.seed, Stream.STEPS, first_island, step, self.stage)
+
+
 def anneal(
-    seed: int,
-    stage: int,
-    islands: np.ndarray,
+    seed: PathSeed,
     cloud: Cloud,
     path_at: Callable[[int], Path],
     mover: Mover | Sequence[Mover],
     settings: Settings,
     *,
-    schedule: np.ndarray | None = None,
-    start: float = 0.0,
-    resampling: str = "systematic",
-    max_steps: int = 2000,
     take_step: Callable[..., tuple[Cloud, float, Any, StepInfo]] = anneal_step,
-    report: Report | None = None,
     between: Callable[[Cloud, StepInfo], Cloud] | None = None,
-    may_end_early: bool = False,
+    report: Report | None = None,
 ) -> Annealed:
     """Move the particles along a path, from power 0 to power 1 or along a given schedule.
 
@@ -75,55 +87,45 @@ def anneal(
     island.
 
     Args:
-        seed: of the whole run; the random numbers of a step depend on seed, stage, step and first
-            island.
-        stage: number of this path within the run.
-        islands: numbers of the islands.
+        seed: see ``PathSeed``.
         cloud: particles of all islands.
         path_at: the path for a step; it may have new mini-batches at each step.
         mover: moves the particles; or one mover for each power of the schedule.
-        settings: see ``Settings``.
-        schedule: the powers in their order, up or down; by default the ESS determines them.
-        start: current power of the particles.
-        resampling: name of the resampling scheme.
-        max_steps: most steps; the last one goes directly to power 1, and ``stalled`` is set.
+        settings: see ``Settings``. If ``max_steps`` is reached, ``stalled`` is set.
         take_step: ``anneal_step``, or ``host_step`` for a likelihood in plain Python; both accept a
             ``chain_length``. Or ``patient_step``, in which particles move only if some were
             resampled.
-        report: called before the first step and after every step.
         between: called after every step with the particles and the info of the step; it returns
             particles with the same density.
-        may_end_early: whether an interrupted run returns the steps so far; if not, or before the
-            end of the first step, an interruption is an error.
+        report: called before the first step and after every step.
     """
     # Convert to arrays now: tuned movers hold arrays, and another type would cause a retrace.
     mover = jax.tree_util.tree_map(np.asarray, mover)
-    powers = [start]
+    schedule, powers = settings.schedule, [settings.start]
     steps: list[StepInfo] = []
     stalled = False
     if report is not None:
-        report(start, 0.0, 0)
+        report(settings.start, 0.0, 0)
     while powers[-1] < 1.0 if schedule is None else len(steps) < len(schedule):
         step = len(steps)
         if schedule is not None:
             following = float(schedule[step])
         else:
-            stalled = step >= max_steps - 1
+            stalled = step >= settings.max_steps - 1
             following = 1.0 if stalled else float("nan")
         before = cloud.position
         try:
             interrupts.check()
             cloud, power, tuned, info = take_step(
-                random_numbers(seed, Stream.STEPS, int(islands[0]), step, stage),
+                seed.numbers(step),
                 cloud,
                 powers[-1],
                 path_at(step),
                 mover[step] if isinstance(mover, Sequence) else mover,
                 settings._replace(next_power=following),
-                resampling=resampling,
             )
         except interrupts.Interrupted:
-            if not (may_end_early and steps):
+            if not (settings.may_end_early and steps):
                 raise
             break
         if np.any(info.num_unbounded) or np.any(getattr(info.moves, "unbounded", 0)):
@@ -134,9 +136,9 @@ def anneal(
             cloud = between(cloud, info)
         powers.append(power)
         steps.append(info)
-        if may_end_early:
+        if settings.may_end_early:
             interrupts.keep()
         if report is not None:
-            so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(islands))
+            so_far = np.logaddexp.reduce(steps[-1].log_evidence) - np.log(len(seed.islands))
             report(powers[-1], float(so_far), len(steps))
     return Annealed(cloud, mover, steps, powers, stalled)

@@ -30,12 +30,23 @@ class Settings(NamedTuple):
             more than 1: always.
         conditional: 1: the ESS includes the carried weights (Zhou, Johansen & Aston 2016);
             0: it uses only the incremental weights (as published SGAIS does).
-        next_power: go to this power, whatever the ESS; NaN: the ESS determines the power.
+        resampling: name of the resampling scheme.
+        schedule: the powers in their order, up or down; None: the ESS determines them.
+        start: power of the particles at the start.
+        max_steps: most steps if the ESS determines the powers; the last one goes to power 1.
+        may_end_early: whether an interrupted run returns the steps so far; if not, or before the
+            end of the first step, an interruption is an error.
+        next_power: of the step, set by the loop; NaN: the ESS determines it.
     """
 
     target_ess: float
     resample_below: float
     conditional: float = 1.0
+    resampling: str = "systematic"
+    schedule: np.ndarray | None = None
+    start: float = 0.0
+    max_steps: int = 2000
+    may_end_early: bool = False
     next_power: float = float("nan")
 
 
@@ -101,7 +112,6 @@ def weigh(
     raw: np.ndarray,
     power: float,
     settings: Settings,
-    resampling: str,
     chain_length: int,
 ) -> Weighed:
     """Choose the next power, reweight, resample if needed; ``raw`` are the log-likelihoods."""
@@ -114,7 +124,7 @@ def weigh(
     before, log_evidence = log_mean_exp(cloud.log_weight), log_mean_exp(log_weight)
     carried_ess = effective_sample_size(log_weight)
     is_low = carried_ess < settings.resample_below * log_weight.shape[1]
-    resampled, chosen = _resample(numbers, reweighted, is_low, resampling, chain_length)
+    resampled, chosen = _resample(numbers, reweighted, is_low, settings.resampling, chain_length)
     alive = np.isfinite(cloud.log_weight)
     with np.errstate(invalid="ignore"):
         gained = log_evidence - before

@@ -20,7 +20,6 @@ def anneal_step(
     mover: Any,
     settings: Settings,
     *,
-    resampling: str,
     chain_length: int = 1,
     patient: bool = False,
 ) -> tuple[Cloud, float, Any, StepInfo]:
@@ -33,7 +32,6 @@ def anneal_step(
         path: the path of densities.
         mover: moves the particles.
         settings: see ``Settings``.
-        resampling: name of the resampling scheme.
         chain_length: if more than 1, the number of resampled particles is smaller by this factor,
             and every state of the chains that start from them is kept (waste-free: Dau & Chopin
             2022, J. R. Stat. Soc. B 84:114-148).
@@ -44,7 +42,7 @@ def anneal_step(
     """
     key_data = move_keys(numbers, len(cloud.position))
     raw = evaluate_chunk(path, cloud.position)
-    weighed = weigh(numbers, cloud, raw, power, settings, resampling, chain_length)
+    weighed = weigh(numbers, cloud, raw, power, settings, chain_length)
     start, following = weighed.cloud, weighed.power
     if patient and not weighed.info.resampled.any():
         moved = Moved(start.position, (), mover)
@@ -65,16 +63,12 @@ def patient_step(
     path: Path,
     mover: Any,
     settings: Settings,
-    *,
-    resampling: str,
 ) -> tuple[Cloud, float, Any, StepInfo]:
     """One annealing step, in which particles move only if some were resampled.
 
     It has no ``chain_length``: particles that do not move have no chain of states.
     """
-    return anneal_step(
-        numbers, cloud, power, path, mover, settings, resampling=resampling, patient=True
-    )
+    return anneal_step(numbers, cloud, power, path, mover, settings, patient=True)
 
 
 def move_keys(numbers: np.random.Generator, num_islands: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from weighbridge.core.types import PyTree
 from weighbridge.data.row_checking import RowChecker
 from weighbridge.data.values import as_values, num_rows
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import choose_mover
 from weighbridge.estimators.annealing.path import Path
@@ -188,15 +188,16 @@ class _PathRun:
         """Find the schedule and the tuning; it always resamples, for a better metric."""
         method = self.method
         return anneal(
-            self.seed,
-            PILOT,
-            np.arange(method.num_islands),
+            PathSeed(self.seed, PILOT, np.arange(method.num_islands)),
             cloud,
             lambda _: self.path,
             Recorded(mover),
-            Settings(method.target_ess, 0.5),
-            schedule=method.schedule(),
-            max_steps=method.max_annealing_steps,
+            Settings(
+                method.target_ess,
+                0.5,
+                schedule=method.schedule(),
+                max_steps=method.max_annealing_steps,
+            ),
         )
 
     def fixed(
@@ -209,16 +210,17 @@ class _PathRun:
     ) -> np.ndarray:
         """Log weights at the end of a schedule, with movers that do not tune themselves."""
         outcome = anneal(
-            self.seed,
-            stage,
-            np.arange(self.method.num_islands),
+            PathSeed(self.seed, stage, np.arange(self.method.num_islands)),
             cloud,
             lambda _: self.path,
             movers,
-            Settings(self.method.target_ess, self.method.resample_below),
-            schedule=schedule,
-            start=start,
-            resampling=self.method.resampling_scheme(),
+            Settings(
+                self.method.target_ess,
+                self.method.resample_below,
+                resampling=self.method.resampling_scheme(),
+                schedule=schedule,
+                start=start,
+            ),
         )
         return np.asarray(outcome.cloud.log_weight)
 

@@ -27,7 +27,7 @@ from weighbridge.core.thresholds import (
 from weighbridge.core.types import Kernel, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.memory_needed import check_memory, needs_matrix
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.moves.walks import choose_mover, require_walkers
@@ -186,14 +186,15 @@ class IBISRun:
             mover = replace(mover, rows_past=1.0 + before, rows_chunk=added)
         try:
             return anneal(
-                self.seed,
-                self.num_stages,
-                self.islands,
+                PathSeed(self.seed, self.num_stages, self.islands),
                 self.cloud,
                 lambda _: path,
                 mover,
-                Settings(self.method.target_ess, self._resample_below()),
-                resampling=self.method.resampling,
+                Settings(
+                    self.method.target_ess,
+                    self._resample_below(),
+                    resampling=self.method.resampling,
+                ),
             )
         except UnboundedError as error:
             raise error.at_rows(self.model, store, 0) from None

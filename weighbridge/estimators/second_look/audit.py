@@ -26,7 +26,7 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.thresholds import DRIFT_FALSE_ALARM
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.labels import Cell, one_labelling
-from weighbridge.estimators.annealing.loop import Annealed
+from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive
 from weighbridge.estimators.annealing.moves.walks import needs_gradient
 from weighbridge.estimators.annealing.path import Path
@@ -45,6 +45,22 @@ ENOUGH_DRAWS = 30.0
 # Degrees of freedom of the Student-t for half of the draws: the tails of a Gaussian may be too
 # light.
 FREEDOM = 3.0
+
+
+class PathLoop(NamedTuple):
+    """What a second look takes over from the loop of the path, so that nothing new is compiled.
+
+    Attributes:
+        seed: of the run.
+        islands: numbers of the islands.
+        resampling: name of the resampling scheme.
+        take_step: one step of the loop.
+    """
+
+    seed: int
+    islands: np.ndarray
+    resampling: str
+    take_step: Callable[..., Any]
 
 
 class Audit(NamedTuple):
@@ -94,8 +110,7 @@ class Audit(NamedTuple):
 
 
 def audit(
-    seed: int,
-    go: Callable[..., Annealed],
+    loop: PathLoop,
     outcome: Annealed,
     path: Path,
     *,
@@ -107,8 +122,7 @@ def audit(
     """Check particles at the end of a path; None if their moves cannot be used for this.
 
     Args:
-        seed: of the run.
-        go: ``anneal`` with the arguments of the path, so that nothing new is compiled.
+        loop: see ``PathLoop``.
         outcome: of the path.
         path: from the prior to the posterior.
         roam: whether to test for a drift; a bridge that agrees with the path is a better test.
@@ -121,14 +135,13 @@ def audit(
         return None
 
     def on(stage: int, cloud: Cloud, mover: Adaptive, below: float, powers: np.ndarray) -> Annealed:
-        return go(
-            first_stage + stage,
-            cloud=cloud,
-            path_at=lambda _: path,
-            mover=mover,
-            settings=Settings(0.5, below),
-            schedule=powers,
-            start=1.0,
+        return anneal(
+            PathSeed(loop.seed, first_stage + stage, loop.islands),
+            cloud,
+            lambda _: path,
+            mover,
+            Settings(0.5, below, resampling=loop.resampling, schedule=powers, start=1.0),
+            take_step=loop.take_step,
         )
 
     cloud, before = outcome.cloud, None
@@ -142,7 +155,9 @@ def audit(
         return Audit(drift, *_nothing(path.model.dimension))
     # In one labelling, because one Gaussian cannot fit all labellings.
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
-    return Audit(drift, *_importance(seed, density or path, cloud, cell, needs_gradient(mover)))
+    return Audit(
+        drift, *_importance(loop.seed, density or path, cloud, cell, needs_gradient(mover))
+    )
 
 
 def is_drifting(drift: np.ndarray, std_error: float) -> bool:

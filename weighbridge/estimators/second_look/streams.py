@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weighbridge.estimators.annealing.cloud import Cloud
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.step import anneal_step
 from weighbridge.estimators.bridging.bridge import Decision
-from weighbridge.estimators.second_look.audit import Audit, audit
+from weighbridge.estimators.second_look.audit import Audit, PathLoop, audit
 from weighbridge.estimators.second_look.joining import Combine
 from weighbridge.estimators.sequential import posterior
 from weighbridge.models.model import Model
@@ -54,11 +53,9 @@ def look_again(
     """
     if islands[0] != 0:
         return None
-    go = partial(anneal, seed, islands=islands, resampling=resampling, take_step=take_step)
     outcome = Annealed(cloud, mover, [], [1.0], False)
     return audit(
-        seed,
-        go,
+        PathLoop(seed, islands, resampling, take_step),
         outcome,
         path,
         roam=False,

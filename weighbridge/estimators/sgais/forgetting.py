@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from weighbridge.estimators.annealing.loop import anneal
+from weighbridge.estimators.annealing.loop import PathSeed, anneal
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.annealing.step import patient_step
@@ -38,15 +38,16 @@ def forget(run: SGAISRun, stage: Stage, chunk: ChunkRows) -> Stage:
     step = 1.0 - 1.0 / math.sqrt(max(ledger.model.dimension, 2))
     num_steps = max(math.ceil(math.log(fade) / math.log(step)), 1)
     found = anneal(
-        ledger.seed,
-        FORGETTING + ledger.num_chunks,
-        ledger.islands,
+        PathSeed(ledger.seed, FORGETTING + ledger.num_chunks, ledger.islands),
         stage.cloud,
         lambda _: stage.labels.within(Path(ledger.model, (nothing,), past)),
         run.mover,
-        Settings(run.method.target_ess, RESAMPLE_BELOW),
-        schedule=fade ** (np.arange(1, num_steps + 1) / num_steps),
-        start=1.0,
+        Settings(
+            run.method.target_ess,
+            RESAMPLE_BELOW,
+            schedule=fade ** (np.arange(1, num_steps + 1) / num_steps),
+            start=1.0,
+        ),
         take_step=patient_step,
         between=stage.labels.follow,
     )

@@ -17,7 +17,7 @@ from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_STREAMED_SPREAD
 from weighbridge.core.types import Kernel, PyTree
 from weighbridge.data.cutting import pad
-from weighbridge.estimators.annealing.loop import COUNTS, Annealed, anneal
+from weighbridge.estimators.annealing.loop import COUNTS, Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.kernels import Repeat
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
@@ -142,9 +142,7 @@ class PublishedRun(LedgerRun):
             rows_chunk=seen - ledger.num_observations if method.step_follows_power else 0.0,
         )
         return anneal(
-            ledger.seed,
-            ledger.num_chunks,
-            ledger.islands,
+            PathSeed(ledger.seed, ledger.num_chunks, ledger.islands),
             ledger.cloud,
             paths_with_batches(method, ledger, chunk),
             mover,

@@ -15,7 +15,7 @@ from weighbridge.core.types import PyTree
 from weighbridge.data.reservoir import Window
 from weighbridge.estimators.annealing.cloud import Cloud, centre
 from weighbridge.estimators.annealing.labels import one_labelling
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import REPEATED_MOVES
@@ -151,9 +151,7 @@ class SGAISRun(LedgerRun):
             return cloud
 
         outcome = anneal(
-            ledger.seed,
-            ledger.num_chunks,
-            ledger.islands,
+            PathSeed(ledger.seed, ledger.num_chunks, ledger.islands),
             stage.cloud,
             lambda _: stage.labels.within(stage.path),
             mover,

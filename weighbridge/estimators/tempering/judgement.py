@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from weighbridge.estimators.annealing.moves.walks import needs_gradient
 from weighbridge.estimators.annealing.reweighting import StepInfo
 from weighbridge.estimators.bridging.bridge import Decision, decide
 from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians
-from weighbridge.estimators.second_look.audit import Audit, audit
+from weighbridge.estimators.second_look.audit import Audit, PathLoop, audit
 from weighbridge.estimators.tempering.path_report import counts, move_diagnostics
 from weighbridge.estimators.tempering.preparation import Prepared
 
@@ -53,9 +52,7 @@ class Judged(NamedTuple):
     interrupted: bool
 
 
-def judge(
-    method: Tempering, prepared: Prepared, outcome: Annealed, stage: Callable[..., Annealed]
-) -> Judged:
+def judge(method: Tempering, prepared: Prepared, outcome: Annealed) -> Judged:
     """Compare the path with a bridge to Gaussians and with a second look, and choose."""
     model, seed, first_island = prepared.model, prepared.seed, prepared.first_island
     path = prepared.path_beyond()
@@ -77,7 +74,8 @@ def judge(
         holds = crossing is not None and crossing.judge(*combined[:2]) == (True, None)
         # Quench in the first round only: later rounds would find the same modes. The test for a
         # drift gains from more rounds.
-        second = audit(seed, stage, outcome, path, roam=not holds, quench=first_island == 0)
+        loop = PathLoop(seed, prepared.islands, method.resampling_scheme(), prepared.take_step)
+        second = audit(loop, outcome, path, roam=not holds, quench=first_island == 0)
     except interrupts.Interrupted:
         interrupted = True  # the path has an answer anyway
     raised = path_flags(outcome, combined, second, method.disagreement)

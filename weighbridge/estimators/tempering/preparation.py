@@ -17,7 +17,7 @@ from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud
 from weighbridge.estimators.annealing.host_step import host_step
 from weighbridge.estimators.annealing.labels import Labels
-from weighbridge.estimators.annealing.loop import Annealed, anneal
+from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.memory_needed import check_memory, needs_matrix
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.mover import Mover
@@ -125,17 +125,6 @@ def prepare(
     take_step = partial(step, chain_length=method.chain_length)
     return Prepared(
         model, seed, islands, term, count, host, cloud, mover, labels, guided, take_step
-    )
-
-
-def stages(method: Tempering, prepared: Prepared) -> Callable[..., Annealed]:
-    """The annealing loop on these islands: stage 0 is the path, later stages are second looks."""
-    return partial(
-        anneal,
-        prepared.seed,
-        islands=prepared.islands,
-        resampling=method.resampling_scheme(),
-        take_step=prepared.take_step,
     )
 
 

@@ -19,7 +19,7 @@ from weighbridge.core.islands import combine_islands
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree, Report
-from weighbridge.estimators.annealing.loop import COUNTS, Annealed
+from weighbridge.estimators.annealing.loop import COUNTS, Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
 from weighbridge.estimators.annealing.moves.walks import DEFAULT_MOVES, Moves, check_moves
 from weighbridge.estimators.annealing.path import Path
@@ -43,7 +43,6 @@ from weighbridge.estimators.tempering.preparation import (
     check_outcome,
     explaining,
     prepare,
-    stages,
 )
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
@@ -107,6 +106,18 @@ class Tempering(BatchMethod):
         """The target ESS for a model of this many parameters."""
         return self.target_ess
 
+    def settings(self, dimension: int) -> Settings:
+        """Settings of the annealing loop for a model of this many parameters."""
+        return Settings(
+            self.step_ess(dimension),
+            self.resample_below,
+            self.conditional,
+            resampling=self.resampling_scheme(),
+            schedule=self.schedule(),
+            max_steps=self.max_annealing_steps,
+            may_end_early=True,
+        )
+
     def island_estimates(self, outcome: Annealed, path: Path) -> np.ndarray:
         """Log evidence of each island, from the path."""
         return np.asarray(outcome.steps[-1].log_evidence)
@@ -151,25 +162,20 @@ class Tempering(BatchMethod):
         check_seed(seed)
         with in_double_precision():
             prepared = prepare(self, model, values, weight, seed, first_island)
-            anneal = stages(self, prepared)
             with explaining(prepared):
                 outcome = anneal(
-                    0,
-                    cloud=prepared.cloud,
-                    path_at=lambda _: prepared.path(),
-                    mover=prepared.mover,
-                    settings=Settings(
-                        self.step_ess(model.dimension), self.resample_below, self.conditional
-                    ),
-                    schedule=self.schedule(),
-                    max_steps=self.max_annealing_steps,
-                    report=report,
+                    PathSeed(seed, 0, prepared.islands),
+                    prepared.cloud,
+                    lambda _: prepared.path(),
+                    prepared.mover,
+                    self.settings(model.dimension),
+                    take_step=prepared.take_step,
                     between=prepared.follow,
-                    may_end_early=True,
+                    report=report,
                 )
             check_outcome(outcome)
             if outcome.is_whole:
-                judged = judge(self, prepared, outcome, anneal)
+                judged = judge(self, prepared, outcome)
                 result = self._answer(prepared, outcome, judged)
             else:
                 result = self._so_far(prepared, outcome)
