@@ -74,6 +74,16 @@ def move_diagnostics(outcome: Annealed) -> dict[str, Any]:
     return found
 
 
+def path_diagnostics(outcome: Annealed, host: HostLikelihood | None) -> dict[str, Any]:
+    """Diagnostics of a path, whether it was interrupted or not."""
+    return {
+        "annealing_steps": len(outcome.steps),
+        **host_diagnostics(host),
+        **move_diagnostics(outcome),
+        **counts(outcome),
+    }
+
+
 def host_diagnostics(host: HostLikelihood | None) -> dict[str, Any]:
     """How often a likelihood in plain Python was called, and for how many parameter sets."""
     if host is None:

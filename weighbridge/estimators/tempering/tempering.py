@@ -32,12 +32,7 @@ from weighbridge.estimators.tempering.judgement import (
     judge,
     path_flags,
 )
-from weighbridge.estimators.tempering.path_report import (
-    counts,
-    host_diagnostics,
-    move_diagnostics,
-    trace_of,
-)
+from weighbridge.estimators.tempering.path_report import path_diagnostics, trace_of
 from weighbridge.estimators.tempering.preparation import (
     Prepared,
     check_outcome,
@@ -196,10 +191,7 @@ class Tempering(BatchMethod):
             diagnostics={
                 "island_log_evidence": judged.estimates,
                 "genealogy_error": genealogy_error(outcome, self),
-                "annealing_steps": len(outcome.steps),
-                **host_diagnostics(prepared.host),
-                **move_diagnostics(outcome),
-                **counts(outcome),
+                **path_diagnostics(outcome, prepared.host),
                 **({} if judged.second is None else judged.second.diagnostics),
                 **decision.diagnostics,
                 **({"power_reached": 1.0} if judged.interrupted else {}),
@@ -229,10 +221,7 @@ class Tempering(BatchMethod):
             diagnostics={
                 "power_reached": outcome.powers[-1],
                 "island_log_evidence": islands,
-                "annealing_steps": len(outcome.steps),
-                **host_diagnostics(prepared.host),
-                **move_diagnostics(outcome),
-                **counts(outcome),
+                **path_diagnostics(outcome, prepared.host),
             },
             flags=(Status.INTERRUPTED, *flags),
         )
