@@ -11,12 +11,13 @@ def remembered(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.n
     """Absolute correlation of the values at later times with those at the start.
 
     Returns one row for each time, one column for each coordinate. Without any particle, and where
-    nothing varies, nothing can be forgotten: the correlation is 1.
+    nothing varies, nothing can be forgotten: the correlation is 1. An infinite value counts as 0: a
+    log density of +inf ends the run with an error after these moves.
     """
     weight = 1.0 / max(np.sum(alive), 1)
 
     def deviations(values: np.ndarray) -> np.ndarray:
-        used = values[alive]
+        used = np.where(np.isfinite(values[alive]), values[alive], 0.0)
         return centred(used, weight * used.sum(axis=0))
 
     first = deviations(start)
