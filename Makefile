@@ -18,7 +18,7 @@ test: $(STAMP)
 # What takes as long again: statistics over many runs, processes, the checks of other libraries.
 # Last, ArviZ of before 1.0, which cannot share an environment with ArviZ 1.
 test-long: $(STAMP) $(ARVIZ0)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m long tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long --durations=20 tests
 	$(ARVIZ0)/bin/python -m pytest -W ignore tests/results/test_arviz.py
 
 check: $(STAMP)
