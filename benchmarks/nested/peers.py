@@ -38,6 +38,8 @@ NESTED = (*OURS, "dynesty", "ultranest", "nautilus", "jaxns", "blackjax_nested")
 ERROR = 0.1
 # A stated error may be larger than 0.1 by this share, because it differs from seed to seed.
 SLACK = 0.05
+# Some stated errors do not fall as 1/sqrt(live points): live points are raised so often at most.
+ATTEMPTS = 3
 # If the recommended settings exceed the limit, fewer live points are tried.
 SMALLER = (0.25, 0.0625)
 # From this dimension on a tool makes Markov steps; below, it draws from regions.
@@ -115,13 +117,17 @@ def measure(name: str, problem: str, file: Path, seeds: int, limits: Limits) -> 
         if found["runs"] or found["failure"]:
             break
         found = run_tool(name, problem, file, seeds, limits, effort)
-    if not found["runs"] or not stated(found) > ERROR * (1 + SLACK):
-        return found
-    more = (stated(found) / ERROR) ** 2 * found["effort"]
-    if warm(found) * more / found["effort"] > limits.run:
-        return found  # extrapolated in the table
-    larger = run_tool(name, problem, file, seeds, limits, round(more, 3))
-    return larger if larger["runs"] else found
+    for _ in range(ATTEMPTS):
+        if not found["runs"] or not stated(found) > ERROR * (1 + SLACK):
+            break
+        more = (stated(found) / ERROR) ** 2
+        if warm(found) * more > limits.run:
+            break  # extrapolated in the table
+        larger = run_tool(name, problem, file, seeds, limits, round(found["effort"] * more, 3))
+        if not larger["runs"]:
+            break
+        found = larger
+    return found
 
 
 def factor(record: dict[str, Any]) -> float:
