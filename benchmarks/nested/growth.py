@@ -35,7 +35,7 @@ STORED = (10_000, 100_000, 1_000_000)
 # Live points where the dimension varies, and dimension where the live points vary.
 FEW_LIVE, FEW_DIMENSIONS = 200, 5
 # Of the points that are made: threads (live points), dimension and radius of the Gaussian's ball.
-THREADS, SYNTHETIC_DIMENSION, RADIUS = 1_000, 40, 1e3
+THREADS, SYNTHETIC_DIMENSION, RADIUS = 1_000, 40, 15.0
 KEYS = (
     *(f"live {count}" for count in LIVE),
     *(f"dimension {count}" for count in DIMENSIONS),
@@ -85,7 +85,7 @@ def made_points(count: int, seed: int) -> tuple[Points, float]:
     generator = np.random.default_rng(seed)
     num_threads = min(THREADS, count // 100)
     half = SYNTHETIC_DIMENSION / 2
-    # The posterior lies at log X of about -half log(R^2 / d); a thread goes on well beyond it.
+    # The posterior lies at a log X of about -half log(R^2 / d) = -35; a thread goes on to -100.
     shape = (num_threads, count // num_threads)
     log_volume = np.cumsum(-generator.exponential(size=shape), axis=1)
     squares = RADIUS**2 * np.exp(log_volume / half)
