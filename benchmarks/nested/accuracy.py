@@ -122,7 +122,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=20.0, help="CPU minutes of one problem")
     parser.add_argument("--live", type=int, default=500, help="live points")
     parser.add_argument("--problems", nargs="+", choices=BUILDERS, default=list(BUILDERS))
-    parser.add_argument("--merge", nargs="+", type=Path, default=[], help="folders of other results")
+    parser.add_argument(
+        "--merge", nargs="+", type=Path, default=[], help="folders of other results"
+    )
     parser.add_argument("--again", action="store_true", help="forget earlier runs of the problems")
     parser.add_argument("--output", type=Path, default=report.RESULTS, help="folder of the results")
     options = parser.parse_args(arguments)
@@ -139,7 +141,9 @@ def main(arguments: list[str] | None = None) -> None:
         run=lambda name, seed: run_once(name, method, seed),
     ):
         z, flags = run["error"] / run["stated"], ", ".join(run["flags"])
-        print(f"{name}: seed {run['seed']}, z {z:+.2f}, {run['seconds']:.1f} s, {flags}", flush=True)
+        print(
+            f"{name}: seed {run['seed']}, z {z:+.2f}, {run['seconds']:.1f} s, {flags}", flush=True
+        )
         report.save(NAME, known, options.output)  # results survive an interruption
     report.save(NAME, known, options.output)
     settings = f"`wb.evidence(model, data, wb.NestedSampling(num_live={options.live}))`"

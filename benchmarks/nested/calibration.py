@@ -132,7 +132,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=30.0, help="CPU minutes of one problem")
     parser.add_argument("--live", type=int, default=500, help="live points")
     parser.add_argument("--problems", nargs="+", choices=CALIBRATED, default=CALIBRATED)
-    parser.add_argument("--merge", nargs="+", type=Path, default=[], help="folders of other results")
+    parser.add_argument(
+        "--merge", nargs="+", type=Path, default=[], help="folders of other results"
+    )
     parser.add_argument("--again", action="store_true", help="forget earlier runs of the problems")
     parser.add_argument("--output", type=Path, default=report.RESULTS, help="folder of the results")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.nested.growth``: time and memory against live points, dimension and points.
+"""``python -m benchmarks.nested.growth``: time and memory by live points, dimension and points.
 
 Every row is measured in a process of its own: CPU seconds of a warm run, and by how much the memory
 of the process rose at its height. The rows of stored points make no likelihood calls: their

@@ -278,7 +278,9 @@ def main(arguments: list[str] | None = None) -> None:
                 report.save(NAME, records, options.output)
                 exact = problems.CATALOGUE[problem].build().log_evidence
                 print(key, *row(record, exact), sep=" | ", flush=True)
-    report.write(NAME, "Time to 0.1 nats, beside other nested samplers", body(records), options.output)
+    report.write(
+        NAME, "Time to 0.1 nats, beside other nested samplers", body(records), options.output
+    )
 
 
 if __name__ == "__main__":

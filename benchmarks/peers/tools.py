@@ -52,9 +52,7 @@ class Tool(NamedTuple):
 # The name is that of the adapter's module.
 TOOLS: dict[str, Tool] = {
     "ours": Tool("weighbridge SMC", "", ("weighbridge", "jax"), "jax", True, True),
-    "ours_nested": Tool(
-        "weighbridge nested", "", ("weighbridge", "jax"), "jax", True, True
-    ),
+    "ours_nested": Tool("weighbridge nested", "", ("weighbridge", "jax"), "jax", True, True),
     "ours_nested_rounds": Tool(
         "weighbridge nested, in rounds", "", ("weighbridge", "jax"), "jax", True, True
     ),
