@@ -243,6 +243,7 @@ def write_agreement(records: dict[str, Any], folder: Path) -> None:
             failures.append(f"{METHODS[method_name].title}: {record['failure']}")
     lines = [*dict.fromkeys(failures)]
     if found:
+        folder.mkdir(parents=True, exist_ok=True)
         draw_agreement(found, folder / f"{AGREEMENT}.png")
         lines.append(f"![]({AGREEMENT}.png)")
     names = list(found)
