@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-for-the-demo
 PEERS := .venv-peers
 ARVIZ0 := .venv-arviz0
 
-.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather calibrate clean
+.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather bench-nested calibrate clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/weighbridge demo
@@ -64,6 +64,15 @@ bench-weather: $(STAMP)
 	$(BIN)/python -m benchmarks.weather.attacks
 	$(BIN)/python -m benchmarks.weather.kills
 	$(BIN)/python -m benchmarks.weather.week
+
+# Nested sampling, a day long; every command goes on where it stopped.
+bench-nested: $(STAMP) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.nested.accuracy
+	$(BIN)/python -m benchmarks.nested.calibration
+	$(BIN)/python -m benchmarks.nested.growth
+	$(BIN)/python -m benchmarks.nested.documents
+	$(BIN)/python -m benchmarks.nested.documents --agreement
+	$(BIN)/python -m benchmarks.nested.peers
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.accuracy.calibrate

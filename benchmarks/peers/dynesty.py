@@ -11,8 +11,10 @@ import numpy as np
 from benchmarks.peers.targets import Data, numpy_target
 from benchmarks.peers.tools import Answer, Run
 
+NUM_LIVE = 500
 
-def prepare(name: str, data: Data) -> Run:
+
+def prepare(name: str, data: Data, effort: float = 1.0) -> Run:
     """One sampler for each seed."""
     target = numpy_target(name, data)
 
@@ -21,9 +23,15 @@ def prepare(name: str, data: Data) -> Run:
 
     def run(seed: int) -> Answer:
         sampler = dynesty.NestedSampler(
-            log_likelihood, target.transform, target.dimension, rstate=np.random.default_rng(seed)
+            log_likelihood,
+            target.transform,
+            target.dimension,
+            nlive=round(NUM_LIVE * effort),
+            rstate=np.random.default_rng(seed),
         )
         sampler.run_nested(print_progress=False)
-        return Answer(float(sampler.results.logz[-1]), float(sampler.results.logzerr[-1]))
+        found = sampler.results
+        calls = int(np.sum(found.ncall))
+        return Answer(float(found.logz[-1]), float(found.logzerr[-1]), calls=calls)
 
     return run

@@ -18,7 +18,7 @@ from benchmarks.peers.targets import Data, jax_target
 from benchmarks.peers.tools import Answer, Run
 
 
-def prepare(name: str, data: Data) -> Run:
+def prepare(name: str, data: Data, effort: float = 1.0) -> Run:
     """One sampler for all seeds, so that it is compiled once."""
     target = jax_target(name, data)
     size = target.dimension
@@ -32,10 +32,16 @@ def prepare(name: str, data: Data) -> Run:
             theta = target.transform(Prior(law, name="cube").realise())
         return target.log_likelihood(theta)
 
-    sampler = NestedSampler(model=Model(prior_model=prior_model))
+    # Without this number it has 30 independent chains for each dimension.
+    sampler = NestedSampler(
+        model=Model(prior_model=prior_model),
+        root_allocation_degree=None if effort == 1 else round(30 * size * effort),
+        unlimited_samples=effort > 1,
+    )
 
     def run(seed: int) -> Answer:
         result = sampler.run(key=jax.random.PRNGKey(seed)).to_result()
-        return Answer(float(result.log_Z_mean), float(result.log_Z_uncert))
+        calls = int(result.total_num_likelihood_evaluations)
+        return Answer(float(result.log_Z_mean), float(result.log_Z_uncert), calls=calls)
 
     return run

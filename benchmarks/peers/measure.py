@@ -68,11 +68,21 @@ class ToolError(Exception):
 
 
 def events(
-    name: str, problem: str, data: Path, seeds: int, cache: Path, limits: Limits
+    name: str,
+    problem: str,
+    data: Path,
+    seeds: int,
+    cache: Path,
+    limits: Limits,
+    effort: float | None = None,
 ) -> Generator[tuple[float, dict[str, Any]], None, None]:
-    """The events of a worker, each with the seconds since its start; closing ends the worker."""
+    """The events of a worker, each with the seconds since its start; closing ends the worker.
+
+    The effort of a nested sampler is a factor of its number of live points.
+    """
     command = [str(interpreter(TOOLS[name])), "-m", "benchmarks.peers.worker"]
     command += [name, problem, str(data), "--seeds", str(seeds), "--core", str(limits.core)]
+    command += [] if effort is None else ["--effort", repr(effort)]
     began = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

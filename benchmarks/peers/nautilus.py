@@ -13,8 +13,10 @@ import nautilus
 from benchmarks.peers.targets import Data, numpy_target
 from benchmarks.peers.tools import Answer, Run
 
+NUM_LIVE = 2_000
 
-def prepare(name: str, data: Data) -> Run:
+
+def prepare(name: str, data: Data, effort: float = 1.0) -> Run:
     """One sampler for each seed."""
     target = numpy_target(name, data)
 
@@ -23,10 +25,11 @@ def prepare(name: str, data: Data) -> Run:
             target.transform,
             target.log_likelihood,
             n_dim=target.dimension,
+            n_live=round(NUM_LIVE * effort),
             vectorized=True,
             seed=seed,
         )
         sampler.run(verbose=False)
-        return Answer(float(sampler.log_z), 1 / math.sqrt(sampler.n_eff))
+        return Answer(float(sampler.log_z), 1 / math.sqrt(sampler.n_eff), calls=sampler.n_like)
 
     return run

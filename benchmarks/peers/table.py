@@ -146,7 +146,7 @@ def body(records: dict[str, Any]) -> str:
 
 def _goals(found: dict[str, Summary]) -> list[str]:
     ours = found["ours"]
-    peers = [name for name in found if name != "ours"]
+    peers = [name for name in found if not TOOLS[name].ours]
     right = [name for name in peers if found[name].rms <= max(RIGHT, ours.rms)]
     return [
         _number(ours.rms) or "none",
@@ -172,6 +172,8 @@ NOTES = (
 )
 SETTINGS = {
     "ours": "`wb.evidence(model, data, wb.SMC(), tolerance=0.1)`",
+    "ours_nested": "`wb.NestedSampling()` with its defaults",
+    "ours_nested_rounds": "`wb.evidence(model, data, wb.NestedSampling(), tolerance=0.1)`",
     "particles": "`AdaptiveTempering(len_chain=100)`, N=200, as in its documentation; "
     "likelihood vectorised in NumPy",
     "blackjax": "`adaptive_tempered_smc` with 2,000 particles and ten random-walk moves, tuned "

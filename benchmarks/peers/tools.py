@@ -13,15 +13,20 @@ class Answer(NamedTuple):
         log_evidence: in nats.
         std_error: as stated by the tool; NaN if it states none.
         flags: the tool's own warnings about the result; None if it never gives any.
+        calls: evaluations of the likelihood; None if the tool does not count them.
     """
 
     log_evidence: float
     std_error: float = float("nan")
     flags: tuple[str, ...] | None = None
+    calls: int | None = None
 
 
 Run = Callable[[int], Answer]
-"""What an adapter's ``prepare(problem, data)`` returns: a function from a seed to an answer."""
+"""What an adapter's ``prepare(problem, data)`` returns: a function from a seed to an answer.
+
+That of a nested sampler takes a third argument, its effort: a factor of its number of live points.
+"""
 
 
 class Tool(NamedTuple):
@@ -47,6 +52,10 @@ class Tool(NamedTuple):
 # The name is that of the adapter's module.
 TOOLS: dict[str, Tool] = {
     "ours": Tool("weighbridge SMC", "", ("weighbridge", "jax"), "jax", True, True),
+    "ours_nested": Tool("weighbridge nested", "", ("weighbridge", "jax"), "jax", True, True),
+    "ours_nested_rounds": Tool(
+        "weighbridge nested, in rounds", "", ("weighbridge", "jax"), "jax", True, True
+    ),
     "particles": Tool(
         "particles, waste-free tempering", "numpy1", ("particles", "numpy"), "numpy", False
     ),

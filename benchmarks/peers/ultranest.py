@@ -16,9 +16,10 @@ from benchmarks.peers.targets import Data, numpy_target
 from benchmarks.peers.tools import Answer, Run
 
 MANY_DIMENSIONS = 20
+NUM_LIVE = 400
 
 
-def prepare(name: str, data: Data) -> Run:
+def prepare(name: str, data: Data, effort: float = 1.0) -> Run:
     """One sampler for each seed."""
     target = numpy_target(name, data)
     names = [f"x{index}" for index in range(target.dimension)]
@@ -34,7 +35,9 @@ def prepare(name: str, data: Data) -> Run:
                 nsteps=2 * target.dimension,
                 generate_direction=stepsampler.generate_mixture_random_direction,
             )
-        result = sampler.run(show_status=False, viz_callback=False)
-        return Answer(float(result["logz"]), float(result["logzerr"]))
+        result = sampler.run(
+            min_num_live_points=round(NUM_LIVE * effort), show_status=False, viz_callback=False
+        )
+        return Answer(float(result["logz"]), float(result["logzerr"]), calls=int(result["ncall"]))
 
     return run

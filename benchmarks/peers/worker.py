@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("problem")
     parser.add_argument("data", help="an NPZ file of columns")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--effort", type=float, help="a factor of the number of live points")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})  # before any library counts the processors
@@ -40,19 +41,23 @@ def main() -> None:
     began = time.perf_counter()
     with np.load(options.data) as file:
         data = {name: file[name] for name in file}
-    run = adapter.prepare(options.problem, data)
+    effort = () if options.effort is None else (options.effort,)
+    run = adapter.prepare(options.problem, data, *effort)
+    used = 0.0  # the processor time of the first seed is that since the start of the process
     for seed in range(options.seeds):
         answer = run(seed)
-        seconds = time.perf_counter() - began
+        seconds, cpu = time.perf_counter() - began, time.process_time()
         say(
             channel,
             seed=seed,
             seconds=seconds,
+            cpu_seconds=cpu - used,
             log_evidence=answer.log_evidence,
             std_error=None if math.isnan(answer.std_error) else answer.std_error,
             flags=answer.flags,
+            calls=answer.calls,
         )
-        began = time.perf_counter()
+        began, used = time.perf_counter(), cpu
 
 
 if __name__ == "__main__":
