@@ -12,6 +12,8 @@ import json
 import os
 import random
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,12 @@ class Scene:
         """Rows that count, of the chunks that are full."""
         full = len(self.rows) // CHUNK * CHUNK
         return sum(row is not BAD for row in self.rows[:full])
+
+    def rarest(self, steps: Sequence[str]) -> str:
+        """A step of these that has come least often: so all of them come."""
+        times = Counter(self.weather)
+        least = min(times[step] for step in steps)
+        return self.luck.choice([step for step in steps if times[step] == least])
 
     def come(self, step: str) -> None:
         """Let a step of the weather come."""
