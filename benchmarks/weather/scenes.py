@@ -180,11 +180,14 @@ class FolderScene(Scene):
 
     def cleared(self) -> None:
         """The oldest file is cleared away."""
-        os.unlink(self.files.pop(0))
+        os.unlink(self._forget(0))
 
-    def _forget(self) -> Path:
-        """A file from which nothing is read any more; never the newest."""
-        return self.files.pop(self.luck.randrange(max(1, len(self.files) - 1)))
+    def _forget(self, number: int | None = None) -> Path:
+        """A file, or the one of this number, that is not read any more; never the newest."""
+        if len(self.files) < 2:
+            self.good(CHUNK)
+        last = len(self.files) - 1
+        return self.files.pop(self.luck.randrange(last) if number is None else number)
 
 
 class LogScene(Scene):
