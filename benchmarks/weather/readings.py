@@ -83,16 +83,13 @@ def rough_reading(
     # A reading without a place begins at the log as it is then: what was rotated is not its.
     reading.read_all(scene)
     for _ in range(steps):
-        drawn = luck.random()
-        if drawn < 0.7:
-            scene.come(luck.choice(scene.ANY))
-        elif drawn < 0.85:
+        step = scene.rarest((*scene.ANY, *scene.UNWATCHED, *scene.SAVED))
+        if step not in scene.ANY:
             reading.read_all(scene)
-            scene.come(luck.choice(scene.UNWATCHED))
+        scene.come(step)
+        if step in scene.UNWATCHED:
             reading.begin()
-        else:
-            reading.read_all(scene)
-            scene.come(luck.choice(scene.SAVED))
+        elif step in scene.SAVED:
             reading.read_all(scene)
         if luck.random() < 0.3:
             reading.begin()

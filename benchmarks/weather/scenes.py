@@ -12,6 +12,8 @@ import json
 import os
 import random
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,12 @@ class Scene:
         """Rows that count, of the chunks that are full."""
         full = len(self.rows) // CHUNK * CHUNK
         return sum(row is not BAD for row in self.rows[:full])
+
+    def rarest(self, steps: Sequence[str]) -> str:
+        """A step of these that has come least often: so all of them come."""
+        times = Counter(self.weather)
+        least = min(times[step] for step in steps)
+        return self.luck.choice([step for step in steps if times[step] == least])
 
     def come(self, step: str) -> None:
         """Let a step of the weather come."""
@@ -172,11 +180,14 @@ class FolderScene(Scene):
 
     def cleared(self) -> None:
         """The oldest file is cleared away."""
-        os.unlink(self.files.pop(0))
+        os.unlink(self._forget(0))
 
-    def _forget(self) -> Path:
-        """A file from which nothing is read any more; never the newest."""
-        return self.files.pop(self.luck.randrange(max(1, len(self.files) - 1)))
+    def _forget(self, number: int | None = None) -> Path:
+        """A file, or the one of this number, that is not read any more; never the newest."""
+        if len(self.files) < 2:
+            self.good(CHUNK)
+        last = len(self.files) - 1
+        return self.files.pop(self.luck.randrange(last) if number is None else number)
 
 
 class LogScene(Scene):

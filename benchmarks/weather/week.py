@@ -95,17 +95,20 @@ class Week:
         return sum(watch.process.counts["killed"] for watch in self.watches)
 
     def _step(self, watch: Watch) -> None:
-        scene, drawn = watch.scene, self.luck.random()
-        if drawn < 0.7:
-            scene.come(self.luck.choice(scene.ANY))
-        elif drawn < 0.85:
+        scene = watch.scene
+        # The others wait until all is saved, which ends a full disk.
+        others = () if self.full_for else (*scene.UNWATCHED, *scene.SAVED)
+        step = scene.rarest((*scene.ANY, *others))
+        if step not in others:
+            scene.come(step)
+            return
+        self._save_all(watch)
+        if step in scene.UNWATCHED:
             # What is saved is read; what comes now, nobody has seen.
-            self._save_all(watch)
             watch.process.kill_quietly()
-            scene.come(self.luck.choice(scene.UNWATCHED))
-        elif not self.full_for:
-            self._save_all(watch)
-            scene.come(self.luck.choice(scene.SAVED))
+            scene.come(step)
+        else:
+            scene.come(step)
             scene.fill()
             self._save_all(watch)
 
@@ -177,14 +180,18 @@ def body(week: Week, seconds: float) -> str:
         )
     header = ("watch", "rows read", "of them bad", "steps of weather", "started", "killed")
     header += ("ended by a typed error", "against the clean run")
-    steps = Counter(step for watch in week.watches for step in watch.scene.weather)
-    named = ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in sorted(steps.items()))
+    weather = []
+    for watch in week.watches:
+        scene, times = watch.scene, Counter(watch.scene.weather)
+        kinds = dict.fromkeys((*scene.ANY, *scene.UNWATCHED, *scene.SAVED))
+        named = ", ".join(f"{step.replace('_', ' ')} {times[step]}" for step in kinds)
+        weather.append(f"- {watch.name}: {named}")
     disk = f"full {week.times_full} times" if week.disk.is_small else "never full (not root)"
     return (
         f"{seconds:.0f} seconds, {week.num_kills()} kills, the disk {disk}; chunks of {CHUNK} "
         "rows. Compared are log evidences, standard errors, samples and weights, the last numbers "
         f"of the event log, and the rows in quarantine.\n\n{table(header, rows)}\n\n"
-        f"The weather: {named}."
+        "How often each kind of weather came:\n\n" + "\n".join(weather)
     )
 
 

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from scipy.stats import multivariate_normal
 
 import weighbridge as wb
 from weighbridge.core import memory as machine
 from weighbridge.core.errors import MethodError, WeighbridgeWarning
+from weighbridge.core.islands import combine_islands
 from weighbridge.core.status import Status
 from weighbridge.estimators.annealing import memory_needed as memory
 from weighbridge.estimators.annealing.cloud import Cloud
@@ -71,6 +73,20 @@ def test_chains_ask_before_they_take_it(options, remedy, monkeypatch):
         wb.sample(model, np.zeros(2), **options)
 
 
+def test_mini_batches_of_wide_rows_are_asked_for_before_they_are_made(monkeypatch):
+    model = wb.Model(
+        {"w": dist.Normal(0, 1).expand([5]).to_event(1)}, lambda p, y: -((y[0] - p["w"][0]) ** 2)
+    )
+    rows = np.zeros((2, 5000))
+    monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
+    with pytest.raises(MethodError, match=r"8,192 rows .* GiB are free\. .*batch_size"):
+        wb.evidence(model, rows, wb.SGAIS())
+    monkeypatch.setattr(machine, "bytes_available", lambda: 64 * GIB)
+    with pytest.warns(WeighbridgeWarning, match=r"8,192 rows .* takes about 19\.5 GiB"):
+        memory.check_batch_memory(16, 8192, rows)
+    memory.check_batch_memory(16, 8192, np.zeros((2, 50)))
+
+
 class _Step:
     """What is read of a step."""
 
@@ -114,6 +130,41 @@ def test_the_error_covers_where_no_bridge_can_answer(seed):
     assert abs(result.log_evidence - exact) < 4 * result.std_error
     assert result.std_error < 3.0
     assert Status.TOO_FEW_MOVES not in result.flags
+
+
+def _regression(dimension: int, rows: int) -> tuple[wb.Model, dict[str, np.ndarray], float]:
+    """A linear regression with an exact log evidence."""
+    numbers = np.random.default_rng(1)
+    x = numbers.standard_normal((rows, dimension)) / np.sqrt(dimension)
+    y = x @ numbers.standard_normal(dimension) + numbers.standard_normal(rows)
+    model = wb.Model(
+        {"w": dist.Normal(0.0, 1.0).expand([dimension]).to_event(1)},
+        lambda p, row: dist.Normal(row["x"] @ p["w"], 1.0).log_prob(row["y"]),
+    )
+    covariance = np.eye(rows) + x @ x.T
+    exact = multivariate_normal(np.zeros(rows), covariance).logpdf(y)
+    return model, {"x": x, "y": y}, float(exact)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", [wb.SMC, wb.AIS, wb.SGAIS, wb.IBIS])
+def test_few_particles_for_many_parameters_are_covered_or_flagged(method):
+    """In runs of 64 particles the path falls short; the error says by how much it may."""
+    model, data, exact = _regression(500, 400)
+    for seed in range(2):
+        few = method(num_islands=4, num_particles=16)
+        result = wb.evidence(model, data, few, seed=seed, progress=False)
+        assert result.diagnostics["dimension_bias"] > 0
+        assert abs(result.log_evidence - exact) < 4 * result.std_error or result.flags
+
+
+def test_the_error_of_ibis_includes_what_all_islands_may_share():
+    model, data, _ = _regression(120, 8)
+    run = wb.IBIS(num_islands=4, num_particles=16).start(model, seed=0)
+    run.absorb(data, np.ones(8))
+    combined, bias = combine_islands(run.log_evidences), run.dimension_bias()
+    assert bias == pytest.approx(0.8 * combined.spread)
+    assert run.path[-1].std_error == pytest.approx(np.hypot(combined.std_error, bias))
 
 
 def test_rounds_do_not_average_the_bias_away():

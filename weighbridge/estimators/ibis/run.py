@@ -14,7 +14,7 @@ import numpy as np
 from weighbridge.core import interrupts
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
-from weighbridge.core.islands import combine_islands
+from weighbridge.core.islands import Combined, combine_islands, dimension_bias
 from weighbridge.core.random import random_key
 from weighbridge.core.resampling import effective_sample_size, is_same, log_mean_exp
 from weighbridge.core.rollback import restored_on_error
@@ -222,6 +222,18 @@ class IBISRun:
         position, log_weight, origin = self.cloud
         return Cloud(position, log_weight + self.gained, origin)
 
+    def combined(self) -> Combined:
+        """The log evidence of all islands; its error includes what they may share."""
+        combined = combine_islands(self.log_evidences)
+        error = math.hypot(combined.std_error, self.dimension_bias())
+        return combined._replace(std_error=error)
+
+    def dimension_bias(self) -> float:
+        """How far all islands may be too low together."""
+        num_islands, num_particles, dimension = self.cloud.position.shape
+        spread = combine_islands(self.log_evidences).spread
+        return dimension_bias(spread, dimension, num_islands * num_particles)
+
     def _note(self, seen: float, outcome: Annealed | None = None) -> None:
         """Append the estimate after these rows to the path, at the end of a stage or within one."""
         log_weight = self.particles().log_weight
@@ -229,7 +241,7 @@ class IBISRun:
         steps = [] if outcome is None else outcome.steps
         if steps:
             ess = np.asarray(steps[-1].carried_ess)  # before resampling
-        combined = combine_islands(self.log_evidences)
+        combined = self.combined()
         self.path.append(
             PathPoint(
                 rows=seen,
@@ -242,7 +254,7 @@ class IBISRun:
 
     def flags(self) -> tuple[Status, ...]:
         """Reasons for caution, the gravest first."""
-        combined = combine_islands(self.log_evidences)
+        combined = self.combined()
         acceptance = np.array([a for a in self.acceptance if not math.isnan(a)] or [1.0])
         enough = getattr(self.mover, "low_acceptance", MIN_MOVE_ACCEPTANCE)
         found = {
@@ -263,7 +275,7 @@ class IBISRun:
     @double_precision
     def result(self, elapsed: float, extra: dict[str, Any]) -> Evidence:
         """The evidence so far."""
-        combined = combine_islands(self.log_evidences)
+        combined = self.combined()
         samples, log_weights = posterior(self.model, *self.particles()[:2])
         found = Evidence(
             log_evidence=combined.log_evidence,
@@ -278,6 +290,7 @@ class IBISRun:
                 "acceptance": np.array(self.acceptance),
                 "num_stages": self.num_stages,
                 "rows_kept": self.num_rows,
+                "dimension_bias": self.dimension_bias(),
                 **self.counts,
                 **extra,
             },

@@ -16,6 +16,7 @@ from weighbridge.data.reservoir import Window
 from weighbridge.estimators.annealing.cloud import Cloud, centre
 from weighbridge.estimators.annealing.labels import one_labelling
 from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
+from weighbridge.estimators.annealing.memory_needed import check_batch_memory
 from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC, Repeat
 from weighbridge.estimators.annealing.moves.mover import Mover
 from weighbridge.estimators.annealing.moves.walks import REPEATED_MOVES
@@ -89,6 +90,8 @@ class SGAISRun(LedgerRun):
         time the number of rows has doubled.
         """
         ledger, chunk = self.ledger, ChunkRows(values, weight)
+        if not ledger.num_chunks:
+            check_batch_memory(self.method.num_islands, self.terms.capacity, values)
         with in_double_precision(), self.undoable():
             if chunk.num_observations > 0:
                 with ledger.naming_rows(chunk):
