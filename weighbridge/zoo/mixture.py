@@ -92,8 +92,7 @@ def _log_likelihood(parameters: Any, row: Any) -> Array:
             f"{mean.shape[1]}]."
         )
     # The squares are expanded into one matrix product for all rows and particles, which takes a
-    # quarter of the time. Only the powers of y (2, 1 and 0) depend on the row: vmap computes the rest
-    # once.
+    # quarter of the time. Only the powers of y depend on the row: vmap computes the rest once.
     smallest = np.finfo(mean.dtype).tiny
     log_weight = jnp.log(jnp.maximum(parameters["weights"], smallest))
     half_precision = 0.5 / variance
