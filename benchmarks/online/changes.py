@@ -105,7 +105,7 @@ def shift_demo(seed: int = 0) -> dict[str, list[int]]:
     found = {}
     for name, rows in (("as it is", stream), ("shuffled", shuffled)):
         online = wb.OnlineComparison(models, demo.METHOD, seed, changes=demo.CHANGES)
-        for chunk in pieces(rows, demo.CHUNK_SIZE):
+        for chunk in demo.chunks(rows):
             online.update(chunk)
         found[name] = [change.row for change in online.changes]
     return found
@@ -163,7 +163,7 @@ def body(found: dict[str, Any]) -> str:
         "to the end of the chunk that raised the alarm.\n\n" + power_table(found["power"]),
         "## The shift demonstration\n\n"
         f"Mixtures of 3, 5 and 7 Gaussians on {DEMO_ROWS:,} rows that change at "
-        f"{demo.CHANGE_POINTS}, in chunks of {demo.CHUNK_SIZE}: changes at "
+        f"{demo.CHANGE_POINTS}, in chunks that grow: changes at "
         f"{found['demo']['as it is']}; in the same rows, shuffled, at {found['demo']['shuffled']}.",
         turing.section(found["turing"]),
         f"{found['seconds']:.0f} s in all.",

@@ -8,33 +8,33 @@ from weighbridge.cli import demo
 
 pytestmark = pytest.mark.long
 
-QUICK = SGAIS(num_islands=4, num_particles=4, chunk_size=demo.CHUNK_SIZE, target_ess=0.3)
+QUICK = SGAIS(num_islands=4, num_particles=4, chunk_size=demo.LARGEST_CHUNK, target_ess=0.3)
 
 
 def found_in(stream):
     online = OnlineComparison({"three": zoo.mixture.model(3)}, QUICK, changes=demo.CHANGES)
-    for start in range(0, len(stream), demo.CHUNK_SIZE):
-        online.update(stream[start : start + demo.CHUNK_SIZE])
+    for chunk in demo.chunks(stream):
+        online.update(chunk)
     return [change.row for change in online.changes]
 
 
 def test_both_changes_are_found_and_hardly_any_in_shuffled_streams():
-    stream = zoo.mixture.simulate_shift(1_750, change_points=demo.CHANGE_POINTS, seed=0)
+    stream = zoo.mixture.simulate_shift(1_458, change_points=demo.CHANGE_POINTS, seed=0)
     rows = found_in(stream)
     assert len(rows) == 2
-    assert np.abs(np.array(rows) - demo.CHANGE_POINTS).max() < demo.CHUNK_SIZE
+    assert np.abs(np.array(rows) - demo.CHANGE_POINTS).max() < 50
     shuffled = [np.random.default_rng(seed).permutation(stream) for seed in range(10)]
-    # 60 looks at a rate of 1e-3: two false alarms or more have a probability of 0.002.
+    # 50 tests at a rate of 1e-3: two false alarms or more have a probability of 0.0012.
     assert sum(len(found_in(rows)) for rows in shuffled) <= 1
 
 
 @pytest.fixture
 def small(monkeypatch):
-    method = SGAIS(num_islands=4, num_particles=4, chunk_size=100, target_ess=0.3)
+    method = SGAIS(num_islands=4, num_particles=4, target_ess=0.3)
     model = zoo.mixture.model(2)
     monkeypatch.setattr(demo.mixture, "model", lambda components: model)  # compiles only once
     monkeypatch.setattr(demo, "METHOD", method)
-    monkeypatch.setattr(demo, "CHUNK_SIZE", 100)
+    monkeypatch.setattr(demo, "LEAST_ROWS", 400)
     monkeypatch.setattr(demo, "COMPONENTS", (1, 2))
     monkeypatch.setattr(demo, "CHANGE_POINTS", (200, 300))
 
@@ -52,7 +52,7 @@ def test_run(tmp_path, capsys):
     assert "(truth: at row 200 and at row 300)" in out
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     lines = [line for line in err.splitlines() if line.startswith("mixture")]
-    assert 0 < len(lines) <= 2 * 4  # sparse, by the clock
+    assert 0 < len(lines) <= 2 * 5  # sparse, by the clock
     assert " of 400 rows  log evidence " in lines[-1]
 
 

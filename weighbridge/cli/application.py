@@ -73,7 +73,7 @@ def models() -> None:
 
 @with_exit_codes
 def demo(
-    rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 3_000,
+    rows: Annotated[int, typer.Option("--rows", help="Rows of the stream.")] = 20_000,
     seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", help="Where to write the figure.")] = Path(
         "weighbridge-demo.png"

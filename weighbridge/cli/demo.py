@@ -1,13 +1,18 @@
 """The demonstration: three mixtures compared online on a stream that changes twice.
 
 The stream is the distribution-shift study of Cameron, Eggers & Kroon (2019), Entropy 21:1109,
-section 6.2: three clusters, then five, then seven, some of them overlapping.
+section 6.2: three clusters, then five, then seven, some of them overlapping. Chunks grow, so most
+annealing steps, from the prior to the first posterior and through the changes, are made with few
+rows.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from weighbridge.core.errors import DataError
 from weighbridge.core.progress.reporters import choose_reporter
@@ -17,17 +22,31 @@ from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.online_comparison.online_comparison import OnlineComparison
 from weighbridge.zoo import mixture
 
-CHANGE_POINTS = (500, 1_500)
+CHANGE_POINTS = (200, 700)
 COMPONENTS = (3, 5, 7)
-CHUNK_SIZE = 250
-METHOD = SGAIS(num_islands=4, num_particles=16, chunk_size=CHUNK_SIZE)
+LEAST_ROWS = 1_000
+FIRST_CHUNK, LARGEST_CHUNK = 64, 2_000
+METHOD = SGAIS(chunk_size=LARGEST_CHUNK)
 CHANGES = Changes(false_alarm_rate=1e-3)
+
+
+def chunks(stream: np.ndarray) -> Iterator[np.ndarray]:
+    """Cut the stream into chunks of half as many rows as were seen before, within limits.
+
+    >>> [len(chunk) for chunk in chunks(np.zeros((4_000, 2)))]
+    [64, 64, 64, 96, 144, 216, 324, 486, 729, 1093, 720]
+    """
+    start = 0
+    while start < len(stream):
+        size = min(max(start // 2, FIRST_CHUNK), LARGEST_CHUNK)
+        yield stream[start : start + size]
+        start += size
 
 
 def run(num_rows: int, seed: int, output: Path) -> None:
     """Compare the three mixtures on the stream, print the result, and draw the figure."""
-    if num_rows < 4 * CHUNK_SIZE:
-        raise DataError(f"The demo needs at least {4 * CHUNK_SIZE:,} rows, not {num_rows:,}.")
+    if num_rows < LEAST_ROWS:
+        raise DataError(f"The demo needs at least {LEAST_ROWS:,} rows, not {num_rows:,}.")
     check_figure_place(output)
     print(
         f"A stream of {num_rows:,} points in the plane: three clusters, five from row "
@@ -41,8 +60,8 @@ def run(num_rows: int, seed: int, output: Path) -> None:
     reporter = choose_reporter(True)
     reporter.start(num_rows)
     try:
-        for start in range(0, num_rows, CHUNK_SIZE):
-            update = online.update(stream[start : start + CHUNK_SIZE])
+        for chunk in chunks(stream):
+            update = online.update(chunk)
             for name in models:
                 log_evidence, steps = update.log_evidences[name], update.annealing_steps[name]
                 reporter.update(update.num_observations, log_evidence, steps, name)

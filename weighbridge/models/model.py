@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -272,16 +273,21 @@ class Model:
 
     # --- a model is a pytree: distribution parameters are leaves, functions are static --
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Split into the numbers of the prior and everything that determines the program."""
+    @functools.cached_property
+    def _numbers(self) -> tuple[Any, ...]:
+        """The numbers of the prior; every call of a program asks for them."""
         children = []
         for name, structure, order in self._layouts:
             leaves = structure.flatten_up_to(self._entries[name])
             children.append(tuple(leaves[index] for index in order))
+        return tuple(children)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Split into the numbers of the prior and everything that determines the program."""
         functions = tuple(
             (n, e) for n, e in self._entries.items() if not isinstance(e, dist.Distribution)
         )
-        return tuple(children), (
+        return self._numbers, (
             self._layouts,
             functions,
             self.sites,

@@ -97,10 +97,9 @@ def _log_likelihood(parameters: Any, row: Any) -> Array:
     log_weight = jnp.log(jnp.maximum(parameters["weights"], smallest))
     half_precision = 0.5 / variance
     squares = jnp.sum(half_precision * mean**2 + 0.5 * jnp.log(2 * math.pi * variance), axis=-1)
-    slopes = jnp.concatenate([-half_precision, 2 * half_precision * mean], axis=-1)
-    log_density: Array = jax.nn.logsumexp(
-        slopes @ jnp.concatenate([row**2, row]) + log_weight - squares
-    )
+    constant = (log_weight - squares)[:, None]
+    factors = jnp.concatenate([-half_precision, 2 * half_precision * mean, constant], axis=-1)
+    log_density: Array = jax.nn.logsumexp(factors @ jnp.concatenate([row**2, row, jnp.ones(1)]))
     return log_density
 
 
