@@ -145,6 +145,8 @@ class Week:
 
     def _fair_weather(self) -> None:
         for watch in self.watches:
+            # A place in a log that was rotated since is known only to a watch that follows it.
+            watch.scene.good(CHUNK)
             self._save_all(watch)
             watch.scene.good(CHUNK // 2)  # a last chunk that is not full
         for watch in self.watches:
