@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
+from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
@@ -29,6 +30,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
     "nested": NestedSampling,
+    "online_nested": OnlineNestedSampling,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 
