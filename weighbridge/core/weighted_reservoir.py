@@ -1,4 +1,4 @@
-"""A sample of weighted items that arrive one by one, with chances in proportion to their weights."""
+"""A sample of items that arrive one by one, with chances in proportion to their weights."""
 
 from __future__ import annotations
 

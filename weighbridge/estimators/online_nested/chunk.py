@@ -15,7 +15,7 @@ from weighbridge.estimators.nested.merging import weigh_points
 from weighbridge.estimators.nested.nested_sampling import THIN_SPAN, NestedSampling
 from weighbridge.estimators.nested.points import Points, num_live
 from weighbridge.estimators.nested.run import NestedRun, Stop, start_run
-from weighbridge.estimators.nested.tuning import Tuning
+from weighbridge.estimators.nested.tuning import DECORRELATED, Tuning
 from weighbridge.estimators.nested.volumes import linear_error, log_shrinkage, log_sums
 from weighbridge.estimators.nested.walkers import Density
 
@@ -111,6 +111,16 @@ def weigh_chunk(
     return _weigh(run, size, place)
 
 
+def _tuning_after(run: NestedRun) -> Tuning:
+    """The tuning for the next chunk: the median number of moves.
+
+    The last walks of a run are few, so their correlations are noise, and noise makes the number
+    of moves grow: without end, if every chunk began where the one before ended.
+    """
+    length = float(np.median(run.counts.num_moves)) if run.counts.num_moves else run.tuning.length
+    return run.tuning._replace(length=length, remembered=DECORRELATED)
+
+
 def _starts(cloud: Cloud, size: int, place: ChunkPlace) -> tuple[np.ndarray, np.ndarray]:
     """Positions at which walkers start, and which of the particles of weight each one is."""
     point = place.generator(OF_THE_STARTS).random(len(place.islands))
@@ -146,7 +156,7 @@ def _weigh(run: NestedRun, size: int, place: ChunkPlace) -> WeighedChunk:
         island_log_evidences=np.array(separate),
         island_variances=np.array(variances),
         cloud=Cloud(np.stack(position), np.stack(weight), origin),
-        tuning=run.tuning,
+        tuning=_tuning_after(run),
         p_value=float(min(np.nan_to_num(p_values, nan=1.0))),
         remainder=run.remainder() if run.ended else 0.0,
         is_flat=bool(np.all(level == level[0])),
