@@ -227,6 +227,29 @@ def test_a_likelihood_that_is_not_a_number_names_its_row():
         online.update(np.array([50.0, 0.0]))
 
 
+def test_a_likelihood_of_plus_infinity_names_its_row():
+    model = wb.Model(
+        {"m": dist.Normal(0.0, 1.0)},
+        lambda p, y: jnp.where(p["m"] + y > 4.0, jnp.inf, -(p["m"] ** 2)),
+    )
+    online = wb.Online(model, SMALL, seed=0)
+    online.update(np.zeros(4) - 9.0)
+    with pytest.raises(wb.ModelError, match=r"\+inf at row 5 "):
+        online.update(np.array([0.0, 9.0]))
+    assert online.result().num_observations == 4
+
+
+def test_rows_of_weight_zero_change_nothing():
+    rows = {"y": np.ones(5), "weight": np.zeros(5)}
+    model = wb.Model({"mu": dist.Normal(0.0, 1.0)}, lambda p, r: -((r["y"] - p["mu"]) ** 2))
+    online = wb.Online(model, SMALL, seed=0)
+    online.update({"y": np.ones(3), "weight": np.array([1.0, 2.0, 0.0])})
+    before = online.result()
+    update = online.update(rows)
+    assert update.log_evidence == before.log_evidence
+    assert update.num_observations == 3
+
+
 def test_a_constant_likelihood_is_exact_and_flagged():
     model = wb.Model({"m": dist.Normal(0.0, 1.0)}, lambda p, y: 0.0 * p["m"] - y)
     online = wb.Online(model, SMALL)

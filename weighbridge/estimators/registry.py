@@ -78,6 +78,6 @@ def resolve_sequential(method: str | Method) -> SequentialMethod:
     if not isinstance(chosen, SequentialMethod):
         raise MethodError(
             f"The method {chosen.name!r} needs all the data at once and cannot run on a stream. "
-            "Use wb.evidence for it, or SGAIS or IBIS here."
+            "Use wb.evidence for it, or SGAIS, IBIS or OnlineNestedSampling here."
         )
     return chosen
