@@ -94,8 +94,8 @@ def main() -> None:
         body = (
             report.table(HEADER, rows)
             + "\n\nEvery stream comes in 8 chunks of equal size unless --chunks says otherwise. "
-            "z = (estimate - exact) / stated error, after the last chunk. With n seeds its mean has a "
-            "standard error of 1/sqrt(n) and its standard deviation one of 1/sqrt(2n). An "
+            "z = (estimate - exact) / stated error, after the last chunk. With n seeds its mean "
+            "has a standard error of 1/sqrt(n) and its standard deviation one of 1/sqrt(2n). An "
             "evaluation takes all rows so far: the last chunk takes longer than the first. Rows "
             "may be of different runs of this command."
         )
