@@ -28,12 +28,12 @@ class OnlineNestedSampling(SequentialMethod):
     points of the run before (``core/weighted_reservoir.py``), one for each island. They are moved
     with the posterior of the earlier rows as the target before the first one dies.
 
-    **Cost.** This posterior is computed from all rows so far, which are kept. A chunk takes some
-    ten thousand evaluations for each hundred live points, and each evaluation as long as the rows
-    so far: the cost of a chunk grows in proportion to the rows seen, and that of a stream in n
-    chunks with the square of n. On data in memory chunks double, so that the whole costs a few
-    times as much as one run of ``NestedSampling``. The document moves particles by SGHMC on
-    mini-batches, at a cost that does not grow. Mini-batch noise heats the particles, so this is
+    **Cost.** This posterior is computed from all rows so far, which are kept. A chunk takes ten to
+    twenty thousand evaluations for each hundred live points in a few dimensions, and each
+    evaluation takes all rows so far: the cost of a chunk grows in proportion to the rows seen, and
+    that of a stream in n chunks with the square of n. On data in memory chunks double, so that all
+    chunks together cost about twice as much as the last one. The document moves particles by SGHMC
+    on mini-batches, at a cost that does not grow. Mini-batch noise heats the particles, so this is
     not done here; ``SGAIS`` is the method for long streams.
 
     **Error.** The variances of the chunks add up; each is that of simulated volumes. The islands
