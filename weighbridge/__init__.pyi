@@ -60,6 +60,9 @@ from weighbridge.estimators.maximization.maximization import maximize as maximiz
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling
 from weighbridge.estimators.nested.result import NestedEvidence as NestedEvidence
 from weighbridge.estimators.nested.result import merge as merge
+from weighbridge.estimators.online_nested.online_nested import (
+    OnlineNestedSampling as OnlineNestedSampling,
+)
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC

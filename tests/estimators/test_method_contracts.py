@@ -79,6 +79,7 @@ ROWS: dict[str, Callable[[], Any]] = {
         num_islands=8, num_particles=16, start_with=wb.SMC(**SMALL)
     ),
     "nested": lambda: wb.NestedSampling(num_live=160),
+    "online_nested": lambda: wb.OnlineNestedSampling(num_live=160),
     "grid": Grid,
 }
 # "auto" is SGAIS on rows: its rows would run everything twice.

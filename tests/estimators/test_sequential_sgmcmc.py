@@ -77,8 +77,10 @@ def test_the_first_rows_are_those_of_the_start():
     [
         wb.IBIS(num_islands=4, num_particles=32),
         wb.SGAIS(num_islands=4, num_particles=16, chunk_size=20),
+        wb.NestedSampling(num_live=100),
+        wb.OnlineNestedSampling(num_live=100),
     ],
-    ids=["ibis", "sgais"],
+    ids=["ibis", "sgais", "nested", "online_nested"],
 )
 def test_any_method_may_start(start):
     method = dataclasses.replace(SMALL, start_with=start)
@@ -86,6 +88,22 @@ def test_any_method_may_start(start):
     result = wb.evidence(GAUSSIAN, DATA[:50], method, seed=1)
     alone = wb.evidence(GAUSSIAN, DATA[:50], start, seed=1)
     assert result.log_evidence == pytest.approx(alone.log_evidence, abs=1e-9)
+
+
+def test_nested_sampling_starts_as_in_the_thesis():
+    """000, section 4.1: nested sampling on the first 100 rows, then SG-MCMC."""
+    data = wb.zoo.linear.simulate(1000, seed=3)
+    method = wb.SequentialSGMCMC(start_with=wb.NestedSampling(num_live=400))
+    exact = wb.zoo.linear.log_evidence(data)
+    for seed in (1, 2):
+        result = wb.evidence(LINEAR, data, method, seed=seed)
+        assert abs(result.log_evidence - exact) < tolerance_of(result)
+        first = {name: column[:100] for name, column in data.items()}
+        error = result.trace.log_evidence[0] - wb.zoo.linear.log_evidence(first)
+        assert result.trace.rows[0] == 100
+        assert abs(error) < 4 * result.diagnostics["start_error"]
+        # Batches of nested sampling, not points.
+        assert 5 < result.trace.annealing_steps[0] < 100
 
 
 def test_the_same_seed_gives_the_same_numbers():

@@ -41,6 +41,7 @@ class Stream(enum.IntEnum):
     NESTED_WALKS = 23
     NESTED_VOLUMES = 24
     NESTED_RANKS = 25
+    NESTED_CHUNKS = 31
 
 
 def random_numbers(

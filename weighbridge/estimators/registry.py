@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
+from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
@@ -29,6 +30,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
     "nested": NestedSampling,
+    "online_nested": OnlineNestedSampling,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 
@@ -76,6 +78,6 @@ def resolve_sequential(method: str | Method) -> SequentialMethod:
     if not isinstance(chosen, SequentialMethod):
         raise MethodError(
             f"The method {chosen.name!r} needs all the data at once and cannot run on a stream. "
-            "Use wb.evidence for it, or SGAIS or IBIS here."
+            "Use wb.evidence for it, or SGAIS, IBIS or OnlineNestedSampling here."
         )
     return chosen

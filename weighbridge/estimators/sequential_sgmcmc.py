@@ -69,8 +69,9 @@ class SequentialSGMCMC(SequentialMethod):
         batch_size: rows of a mini-batch.
         num_moves: kernel steps for each chunk.
         kernel: ``SGHMC`` or ``SGLD``, with step sizes for ONE observation, as in ``SGAIS``.
-        start_with: the method for the first rows, whose factors vary most; None begins at the
-            prior. On a stream it runs again at each update until it has had all these rows.
+        start_with: the method for the first rows, whose factors vary most, such as ``SMC()``, or
+            ``NestedSampling()`` as in the thesis; None begins at the prior. On a stream it runs
+            again at each update until it has had all these rows.
         start_rows: number of these first rows.
         reservoir: rows kept for mini-batches; of more rows a uniform sample is kept.
 
@@ -227,7 +228,8 @@ class SequentialSGMCMCRun(LedgerRun):
         ledger.log_evidences = np.full(islands, found.log_evidence)
         self.start_error, self.start_flags = found.std_error, found.flags
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
-        steps = float(len(found.trace["rows"]))
+        # The trace of nested sampling has an entry for each point, not for each step.
+        steps = float(found.diagnostics.get("num_batches", len(found.trace["log_evidence"])))
         known = (found.log_evidence, found.std_error, steps, ess)
         ledger.path.append(PathPoint(seen, *known, ledger.temperature))
 

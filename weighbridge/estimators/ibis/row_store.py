@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from weighbridge.core.types import PyTree
+from weighbridge.estimators.sequential import Kept
 from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK
 
@@ -56,6 +57,13 @@ class Store:
         for column in self.columns:
             column[num_rows : self.num_rows] = column[:1]
         self.num_rows = num_rows
+
+    def kept(self) -> Kept | None:
+        """All rows; None after a restart, until new rows show the layout of the columns."""
+        if not self.num_rows or self.layout is None:
+            return None
+        *leaves, weight = [column[: self.num_rows].copy() for column in self.columns]
+        return Kept(jax.tree_util.tree_unflatten(self.layout, leaves), weight, True)
 
     def rows(self) -> Rows:
         """A copy of all rows, with the room for more; later changes do not affect it."""

@@ -121,10 +121,7 @@ class IBISRun:
 
     def kept(self) -> Kept | None:
         """All rows seen; None after a restart, until new rows show the layout of the columns."""
-        if not self.num_rows or self.store.layout is None:
-            return None
-        *leaves, weight = [column[: self.num_rows].copy() for column in self.store.columns]
-        return Kept(jax.tree_util.tree_unflatten(self.store.layout, leaves), weight, True)
+        return self.store.kept()
 
     @contextlib.contextmanager
     def undoable(self) -> Iterator[None]:

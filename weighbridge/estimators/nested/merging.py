@@ -81,7 +81,7 @@ def weigh_points(points: Points, shrinkage: str, seed: int) -> WeighedPoints:
     error = simulated_error(level, nlive, seed, first)
     each = [_of_island(ordered.take(ordered.island == island), shrinkage) for island in islands]
     separate, errors = (np.array(values) for values in zip(*each))
-    p_value, widened = _spread(separate, errors)
+    p_value, widened = spread_of_runs(separate, errors)
     generator = random_numbers(seed, Stream.NESTED_RANKS, first, 2**33)
     born = np.lexsort((ordered.birth_tie, ordered.birth))
     test = insertion_test(ordered.insertion[born], ordered.among[born], generator)
@@ -125,8 +125,16 @@ def _of_island(points: Points, shrinkage: str) -> tuple[float, float]:
     return sums.trapezium, linear_error(sums, points.log_likelihood, nlive)
 
 
-def _spread(separate: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
-    """P-value of the spread of the runs, and by how much the error is raised because of it."""
+def spread_of_runs(separate: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
+    """P-value of the spread of the runs, and by how much the error is raised because of it.
+
+    Args:
+        separate: log evidence of each run.
+        errors: its standard error.
+
+    >>> spread_of_runs(np.array([0.0, 1.0, 0.5, 0.2]), np.ones(4))[1]
+    1.0
+    """
     # Imported here: most runs of a short script do not need the rest of the module.
     from scipy.special import gammaincc
 

@@ -33,6 +33,8 @@ MOVES: dict[str, Any] = {"slice": SliceWalk, "random_walk": RandomWalk}
 # Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
 # evaluation, a walker many.
 PRIOR_DRAWS = 8
+# The walk before the first batch has a number that no batch reaches.
+REFRESHING = 2**40
 # Most numbers of a script; a longer walk is made in pieces.
 LARGEST_SCRIPT = 4_000_000
 # A run whose log volume is below this has a likelihood that grows without end.
@@ -158,6 +160,22 @@ class NestedRun:
                 # A higher peak may raise it again; a bar should not go back.
                 self.left = min(self.left, self.remainder())
                 report(self.left, self.log_evidence(), self.density.num_calls)
+
+    def refresh(self, position: np.ndarray, own: np.ndarray) -> None:
+        """Move all live points with the prior alone as the target, before the first of them dies.
+
+        Points that are draws from the prior, but not independent of each other, become so.
+
+        Args:
+            position: the different points from which the live points were copied.
+            own: for each live point, the index of the one that it is a copy of.
+        """
+        starts = self.live.flat()
+        everywhere = Contour(np.full(len(own), PRIOR_CONTOUR[0]), np.zeros(len(own)))
+        generator = self._generator(REFRESHING, Stream.NESTED_WALKS)
+        place = self._walk(starts, everywhere, position, own, generator)
+        moved = {n: v.reshape(getattr(self.live, n).shape) for n, v in place._asdict().items()}
+        self.live = self.live._replace(**moved)
 
     def batch(self) -> None:
         """Delete the lowest points of every island, and replace them."""
