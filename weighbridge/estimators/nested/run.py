@@ -234,7 +234,7 @@ class NestedRun:
             self.counts.steps += walked.num_evaluations
             self.counts.waited += walked.num_steps * count - walked.num_evaluations
             self.counts.undefined += walked.num_undefined
-        found = memory(starts, place, clusters, own, len(self.islands))
+        found = memory(starts, place, clusters, len(self.islands))
         self._learn(found, accepted)
         return place
 
@@ -249,7 +249,7 @@ class NestedRun:
         counts.remembered.append(found.level)
         acceptance = float(accepted.mean()) / num_moves
         self.tuning = self.tuning.after(
-            max(found), acceptance, self.density.model.dimension, self.fixed_moves
+            found, acceptance, self.density.model.dimension, self.fixed_moves
         )
 
     # --- the evidence so far ------------------------------------------------------------------
