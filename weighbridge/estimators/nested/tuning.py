@@ -7,23 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weighbridge.estimators.nested.clusters import Cluster
 from weighbridge.estimators.nested.moves.walk import Place
 from weighbridge.estimators.nested.points import Points
 
-# Rank correlations between the starts and the ends of walks that are aimed at: of likelihoods, and
-# of positions. More moves change no answer (``python -m benchmarks.nested.moves``).
-LEVEL_AIM, POSITION_AIM = 0.1, 0.5
+# Rank correlation between the likelihoods at the starts and the ends of walks that is aimed at
+# (``python -m benchmarks.nested.moves``).
+AIM = 0.1
 # Share of the earlier batches in the running mean of the correlation, which is noisy.
 EARLIER = 0.8
 # How fast the number of moves follows a correlation that differs from the aim, and the bounds of
 # its change from one batch to the next.
-GAIN = 0.3
+GAIN = 4.0
 SLOWEST, FASTEST = 0.9, 1.5
 # Bounds on the number of moves: a floor, a part of it for each coordinate, and a ceiling. The floor
 # of random walks, whose moves are smaller, is a multiple of it.
-FLOOR, FLOOR_FOR_EACH = 3, 1.0
-WALKS_FLOOR = 5
+FLOOR, FLOOR_FOR_EACH = 2, 2.0
+WALKS_FLOOR = 10
 CEILING, CEILING_FOR_EACH = 100, 40
 
 
@@ -33,7 +32,7 @@ class Tuning(NamedTuple):
     Attributes:
         length: number of moves, before it is rounded.
         step_size: scale of random-walk steps.
-        remembered: running mean of the correlation that a walk leaves, in units of the aim.
+        remembered: running mean of the correlation that a walk leaves.
         floor: least number of moves.
     """
 
@@ -51,22 +50,21 @@ class Tuning(NamedTuple):
     def first(dimension: int, walks: bool) -> Tuning:
         """The settings before the first walk; random walks need more moves."""
         floor = (FLOOR + FLOOR_FOR_EACH * dimension) * (WALKS_FLOOR if walks else 1)
-        return Tuning(floor, 2.4 / math.sqrt(dimension), 1.0, floor)
+        return Tuning(floor, 2.4 / math.sqrt(dimension), AIM, floor)
 
     def after(
-        self, remembered: Memory, acceptance: float, dimension: int, fixed: int | None
+        self, remembered: float, acceptance: float, dimension: int, fixed: int | None
     ) -> Tuning:
         """The settings after a walk.
 
         Args:
-            remembered: correlations between the starts and the ends of the walk.
+            remembered: correlation between the likelihoods at the starts and the ends of the walk.
             acceptance: share of the moves that changed the position.
             dimension: number of coordinates.
             fixed: number of moves that the user wants.
         """
-        now = max(remembered.level / LEVEL_AIM, remembered.position / POSITION_AIM)
-        mean = EARLIER * self.remembered + (1 - EARLIER) * now
-        factor = min(max(1.0 + GAIN * (mean - 1.0), SLOWEST), FASTEST)
+        mean = EARLIER * self.remembered + (1 - EARLIER) * remembered
+        factor = min(max(1.0 + GAIN * (mean - AIM), SLOWEST), FASTEST)
         ceiling = CEILING + CEILING_FOR_EACH * dimension
         length = min(max(self.length * factor, self.floor), ceiling)
         best = 0.234 + 0.206 / dimension
@@ -74,39 +72,26 @@ class Tuning(NamedTuple):
         return Tuning(float(fixed or length), step_size, mean, self.floor)
 
 
-class Memory(NamedTuple):
-    """Rank correlations between the starts and the ends of walks."""
+def memory(starts: Points, place: Place, num_islands: int) -> float:
+    """Rank correlation between the likelihoods at which walkers start and end, within an island.
 
-    position: float
-    level: float
-
-
-def memory(starts: Points, place: Place, clusters: list[Cluster], num_islands: int) -> Memory:
-    """How much of their starts the walkers remember.
-
-    Likelihoods are compared within an island: other contours would look like memory. Positions are
-    compared if there is one cluster. With several, walkers remember their mode, and may: every
-    survivor starts as many walkers as any other, so that modes keep their shares of the points.
+    Other contours would look like memory. Positions are not compared: walkers remember their mode,
+    and may. Every survivor starts as many walkers as any other, so that modes keep their shares of
+    the points; within a mode, the floor of the number of moves takes care of positions.
 
     Args:
         starts: where the walkers started.
         place: where they are.
-        clusters: clusters of the surviving points.
         num_islands: number of islands; all have the same number of walkers.
     """
-    position = 0.0
-    if len(clusters) == 1:
-        (_, mean, scale) = clusters[0]
-        whitened = (np.linalg.solve(scale, (u - mean).T) for u in (starts.position, place.position))
-        position = float(np.mean([_rank_correlation(a, b) for a, b in zip(*whitened)]))
     # Tie numbers are drawn anew in every move, so that points of a plateau have no memory.
     levels = ((starts.log_likelihood, starts.tie), (place.log_likelihood, place.tie))
     orders = (np.lexsort([u.reshape(num_islands, -1) for u in pair[::-1]]) for pair in levels)
-    return Memory(position, _rank_correlation(*(np.argsort(order) for order in orders)))
+    return _rank_correlation(*(np.argsort(order) for order in orders))
 
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's correlation along the last axis; ranks, because of walkers far away."""
+    """Spearman's correlation along the last axis."""
     count = one.shape[-1]
     if count < 3:
         return 0.0
