@@ -89,8 +89,8 @@ def main() -> None:
     rows = [[name, *row] for name in CHOSEN if name in known for row in known[name]]
     body = (
         report.table(HEADER, rows)
-        + "\n\nMemory: rank correlation between the likelihoods at the starts and the ends of walks. "
-        "p: of the insertion test. Calls x variance: what an error of 1 nat costs."
+        + "\n\nMemory: rank correlation between the likelihoods at the starts and the ends of "
+        "walks. p: of the insertion test. Calls x variance: what an error of 1 nat costs."
     )
     report.write("nested_moves", "Moves of a walk of nested sampling", body)
 

@@ -17,7 +17,8 @@ def test_every_block_of_moves_is_a_basis_in_the_metric_of_the_points(monkeypatch
     assert found.shape == (7, 20, 3)
     white = np.linalg.solve(clusters[0].scale, found.reshape(-1, 3).T).T.reshape(7, 20, 3)
     length = np.linalg.norm(white, axis=2)
-    assert directions.SHORTEST <= length.min() and length.max() <= directions.LONGEST
+    assert length.min() >= directions.SHORTEST
+    assert length.max() <= directions.LONGEST
     unit = np.moveaxis(white / length[:, :, None], 1, 0)
     for block in (unit[:, :3], unit[:, 3:6]):
         assert np.allclose(block @ np.swapaxes(block, 1, 2), np.eye(3))

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from weighbridge.estimators.nested.moves.walk import Place
 from weighbridge.estimators.nested.points import Points
 from weighbridge.estimators.nested.tuning import AIM, Tuning, memory
-from weighbridge.estimators.nested.moves.walk import Place
 
 
 def after(tuning, remembered, batches=60):
