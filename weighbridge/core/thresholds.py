@@ -49,8 +49,9 @@ MIN_INSERTION_P_VALUE = 0.005
 # smaller; ISLANDS_DISAGREE below a tenth of it.
 MIN_SPREAD_P_VALUE = 0.01
 # TOO_FEW_MOVES: mean rank correlation between the likelihoods at the starts and the ends of the
-# walkers of nested sampling.
+# walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
+MIN_NESTED_EXTRA_MOVES = 1
 # WALKERS_STUCK: share of the walkers of nested sampling that did not move at all.
 MAX_NESTED_STUCK = 0.01
 # LOW_ACCEPTANCE: share of the moves of nested sampling that changed the position.

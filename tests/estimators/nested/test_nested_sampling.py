@@ -231,3 +231,9 @@ def test_a_run_draws_itself():
         "posterior",
         "evidence",
     ]
+
+
+def test_one_move_is_too_few():
+    for seed in (0, 1):
+        result = wb.evidence(box(3, 10.0, normal), None, small(num_moves=1), seed=seed)
+        assert Status.TOO_FEW_MOVES in result.flags

@@ -1,8 +1,10 @@
 """Directions of moves, drawn on the host from the live points.
 
 The directions of a walker must not depend on where the walker is, or the moves would not leave
-their target unchanged. So every move takes a cluster at random, and no pair has the walker's own
-starting point in it.
+their target unchanged. So every block of moves takes a cluster at random, and no pair has the
+walker's own starting point in it. A block is an orthonormal basis in the metric of the cluster: a
+walker moves along each of its directions once, and forgets its position faster than with directions
+that are independent of each other.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import numpy as np
 from weighbridge.estimators.nested.clusters import Cluster
 
 # Lengths of brackets in standard deviations. A line through a ball that has unit variances is about
-# this long inside it, in any number of dimensions.
-SHORTEST, LONGEST = 2.5, 10.0
-# Shares of the directions: differences of pairs in one cluster, and differences of any pair, which
-# lead from one cluster to another. The others are random in the metric of a cluster.
-PAIRS = 0.5
+# as long inside it as the shortest, in any number of dimensions.
+SHORTEST, LONGEST = 4.0, 8.0
+# Shares of the blocks of moves with other directions than a basis: differences of pairs in one
+# cluster, and differences of any pair, which lead from one cluster to another.
+PAIRS = 0.1
 FAR_PAIRS = 0.1
 
 
@@ -36,17 +38,21 @@ def draw_directions(
         own: index of the point at which each walker starts.
         num_moves: number of moves.
     """
-    count, dimension = num_moves * len(own), position.shape[1]
+    num_walkers, dimension = len(own), position.shape[1]
+    # A block is a basis, so all of its moves have the metric of one cluster.
+    num_blocks, count = -(-num_moves // dimension), num_moves * num_walkers
     sizes = np.array([len(cluster.members) for cluster in clusters], float)
-    cluster = generator.choice(len(clusters), count, p=sizes / sizes.sum())
-    kind = generator.random(count)
+    chosen = generator.choice(len(clusters), (num_blocks, num_walkers), p=sizes / sizes.sum())
+    kinds = generator.random((num_blocks, num_walkers))
+    cluster, kind = (
+        np.repeat(of_block, dimension, axis=0)[:num_moves].reshape(-1)
+        for of_block in (chosen, kinds)
+    )
     own = np.tile(own, num_moves)
-    found = np.empty((count, dimension))
+    found = _bases(generator, num_moves, num_walkers, dimension)
     for number, (members, _, scale) in enumerate(clusters):
         mine = np.flatnonzero(cluster == number)
-        normal = generator.standard_normal((len(mine), dimension))
-        length = np.sqrt(np.sum(normal**2, axis=1, keepdims=True))
-        found[mine] = (normal / length) @ scale.T
+        found[mine] = found[mine] @ scale.T
         pairs = mine[kind[mine] < PAIRS]
         if len(members) > 3 and len(pairs):
             apart = _pairs(generator, position[members], members, own[pairs])
@@ -76,6 +82,27 @@ def draw_steps(
         mine = cluster == number
         found[mine] = found[mine] @ scale.T
     return found.reshape(num_moves, num_walkers, -1)
+
+
+def _bases(
+    generator: np.random.Generator, num_moves: int, num_walkers: int, dimension: int
+) -> np.ndarray:
+    """Unit vectors of which each walker has an orthonormal basis in every ``dimension`` moves.
+
+    Every walker reflects a common random basis at a hyperplane of its own.
+
+    Returns:
+        (moves x walkers) x coordinates.
+    """
+    num_bases = -(-num_moves // dimension)
+    normal = generator.standard_normal((num_bases, dimension, dimension))
+    basis = np.linalg.qr(normal)[0].reshape(-1, dimension)[:num_moves]
+    mirror = generator.standard_normal((num_bases, num_walkers, dimension))
+    mirror /= np.sqrt(np.sum(mirror**2, axis=2, keepdims=True))
+    mirror = np.repeat(mirror, dimension, axis=0)[:num_moves]
+    along = np.einsum("mwd,md->mw", mirror, basis)
+    found = basis[:, None, :] - 2.0 * along[:, :, None] * mirror
+    return np.asarray(found.reshape(-1, dimension))
 
 
 def _pairs(

@@ -14,6 +14,7 @@ from weighbridge.core.thresholds import (
     MAX_NESTED_STUCK,
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
+    MIN_NESTED_EXTRA_MOVES,
     MIN_SPREAD_P_VALUE,
 )
 from weighbridge.estimators.nested.insertion import insertion_test
@@ -150,13 +151,16 @@ def spread_of_runs(separate: np.ndarray, errors: np.ndarray) -> tuple[float, flo
     return p_value, math.sqrt(square / degrees) if p_value < MIN_SPREAD_P_VALUE else 1.0
 
 
-def walk_flags(diagnostics: dict[str, Any], moves: str) -> list[Status]:
+def walk_flags(diagnostics: dict[str, Any], moves: str, dimension: int) -> list[Status]:
     """Flags for walkers that hardly moved."""
     flags = []
     walkers = max(diagnostics["num_walkers"], 1)
     if diagnostics["num_stuck"] / walkers > MAX_NESTED_STUCK:
         flags.append(Status.WALKERS_STUCK)
-    if diagnostics["remembered"] > MAX_NESTED_MEMORY:
+    # Likelihoods may be forgotten before every coordinate has moved once.
+    least = dimension + MIN_NESTED_EXTRA_MOVES
+    too_few = moves == "slice" and 0 < diagnostics["moves_per_walk"] < least
+    if too_few or diagnostics["remembered"] > MAX_NESTED_MEMORY:
         flags.append(Status.TOO_FEW_MOVES)
     acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:

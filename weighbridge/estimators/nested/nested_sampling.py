@@ -57,8 +57,8 @@ class NestedSampling(BatchMethod):
         num_live: live points of all islands together.
         num_islands: independent runs, merged by their birth contours.
         moves: "slice", or "random_walk".
-        num_moves: moves of a walker for one new point; None: tuned, by how far walkers get from
-            their starts.
+        num_moves: moves of a walker for one new point; None: tuned, by how much of the likelihood
+            at its start a walker remembers.
         delete: share of the live points that is replaced at once.
         remainder: it stops when the live points would add less than this (nats). A tenth of them
             goes on, to find a higher peak that the others missed.
@@ -205,7 +205,7 @@ class NestedSampling(BatchMethod):
             "cut_off": cut_off,
             "thin_gain": run.thin_gain,
         }
-        flags = [*weighed.flags, *walk_flags(diagnostics, self.moves)]
+        flags = [*weighed.flags, *walk_flags(diagnostics, self.moves, run.density.model.dimension)]
         if run.ended:
             early = run.ended == "interrupted"
             flags.insert(0, Status.INTERRUPTED if early else Status.STOPPED_EARLY)

@@ -25,7 +25,7 @@ from weighbridge.estimators.nested.moves.random_walk import RandomWalk
 from weighbridge.estimators.nested.moves.slice import SliceWalk
 from weighbridge.estimators.nested.moves.walk import Contour, Place, Script
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
-from weighbridge.estimators.nested.tuning import Memory, Tuning, memory
+from weighbridge.estimators.nested.tuning import Tuning, memory
 from weighbridge.estimators.nested.volumes import log_shrinkage
 from weighbridge.estimators.nested.walkers import Density
 
@@ -252,11 +252,10 @@ class NestedRun:
             self.counts.steps += walked.num_evaluations
             self.counts.waited += walked.num_steps * count - walked.num_evaluations
             self.counts.undefined += walked.num_undefined
-        found = memory(starts, place, clusters, own, len(self.islands))
-        self._learn(found, accepted)
+        self._learn(memory(starts, place, len(self.islands)), accepted)
         return place
 
-    def _learn(self, found: Memory, accepted: np.ndarray) -> None:
+    def _learn(self, remembered: float, accepted: np.ndarray) -> None:
         """Count what the walkers did, and tune the next walk."""
         counts, num_moves = self.counts, self.tuning.num_moves
         counts.moves += num_moves * len(accepted)
@@ -264,10 +263,10 @@ class NestedRun:
         counts.stuck += int((accepted == 0).sum())
         counts.walkers += len(accepted)
         counts.num_moves.append(num_moves)
-        counts.remembered.append(found.level)
+        counts.remembered.append(remembered)
         acceptance = float(accepted.mean()) / num_moves
         self.tuning = self.tuning.after(
-            max(found), acceptance, self.density.model.dimension, self.fixed_moves
+            remembered, acceptance, self.density.model.dimension, self.fixed_moves
         )
 
     # --- the evidence so far ------------------------------------------------------------------
