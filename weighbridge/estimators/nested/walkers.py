@@ -77,7 +77,7 @@ class Density:
     def _block(self, position: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.host is None:
             told = _densities(self.model, self.term, position)
-            return np.asarray(told[0]), np.asarray(told[1])
+            return np.asarray(told.log_prior), np.asarray(told.log_likelihood)
         parameters, log_prior = _parameters(self.model, position)
         found = np.asarray(log_prior)
         wanted = wanted & (found > -np.inf)
@@ -94,7 +94,7 @@ class Density:
         """All moves of the script, for every walker.
 
         Args:
-            kind: class of the walk.
+            kind: what begins the walk.
             place: where the walkers start, above the contour.
             contour: one for each walker.
             script: directions and numbers of the moves.
@@ -163,11 +163,12 @@ def _walk_loop(
 ) -> tuple[Any, Array, Array, Array]:
     """Moves until every walker has made all of its moves."""
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
+    tell_at = _told_with_gradients if kind.uses_gradient else _told
 
     def step(carry: tuple[Any, Array, Array, Array]) -> tuple[Any, Array, Array, Array]:
         walk, steps, evaluations, undefined = carry
         uniform = jax.random.uniform(jax.random.fold_in(key, steps), walk.num_done.shape)
-        told = Told(*jax.vmap(lambda u: _told(model, term, u))(walk.ask(script)))
+        told = jax.vmap(lambda u: tell_at(model, term, u))(walk.ask(script))
         moving = walk.num_done < script.num_moves
         evaluations = evaluations + jnp.sum(moving)
         undefined = undefined + jnp.sum(moving & jnp.isnan(told.log_likelihood))
@@ -175,7 +176,7 @@ def _walk_loop(
 
     none = jnp.zeros((), jnp.int64)
     place, contour = Place(*map(jnp.asarray, place)), Contour(*map(jnp.asarray, contour))
-    script = Script(*map(jnp.asarray, script))
+    script = jax.tree.map(jnp.asarray, script)
     return jax.lax.while_loop(
         lambda carry: jnp.any(carry[0].num_done < script.num_moves),
         step,
@@ -187,13 +188,19 @@ _walk = jit(_walk_loop, static_argnums=0)
 _fast_walk = jit_for_speed(_walk_loop, static_argnums=0)
 
 
-def _told(model: Model, term: Term, position: Array) -> tuple[Array, Array]:
+def _told(model: Model, term: Term, position: Array) -> Told:
     parameters, log_prior = model.transform(position)
-    return log_prior, term(model, position, parameters)
+    return Told(log_prior, term(model, position, parameters))
+
+
+def _told_with_gradients(model: Model, term: Term, position: Array) -> Told:
+    told, back = jax.vjp(lambda u: _told(model, term, u)[:2], position)
+    one, none = jnp.ones(()), jnp.zeros(())
+    return Told(*told, *back((one, none)), *back((none, one)))
 
 
 @jit
-def _densities(model: Model, term: Term, position: Array) -> tuple[Array, Array]:
+def _densities(model: Model, term: Term, position: Array) -> Told:
     return jax.vmap(lambda u: _told(model, term, u))(position)
 
 
