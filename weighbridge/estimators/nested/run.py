@@ -20,6 +20,7 @@ from weighbridge.core.types import Report
 from weighbridge.estimators.annealing.cloud import draw_cloud
 from weighbridge.estimators.nested.clusters import find_clusters
 from weighbridge.estimators.nested.insertion import sequential_ranks
+from weighbridge.estimators.nested.labelling import Labelling
 from weighbridge.estimators.nested.moves.by_name import Move
 from weighbridge.estimators.nested.moves.galilean import tuned
 from weighbridge.estimators.nested.moves.walk import Contour, Place
@@ -87,6 +88,7 @@ class NestedRun:
         dead: points that are no longer live, in the order of their deaths.
         ended: why the run ended before its end; empty if it did not.
         left: least evidence that was left in the live points so far (nats).
+        labelling: of exchangeable components, if there are any.
     """
 
     density: Density
@@ -103,6 +105,7 @@ class NestedRun:
     ended: str = ""
     thin_gain: float = 0.0
     left: float = math.inf
+    labelling: Labelling | None = None
 
     # --- the algorithm ----------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ class NestedRun:
         if self.move.name == "prior":
             place = self._draw(lowest, generator)
         else:
-            place = self._walk(starts.flat(), contour, survivors.flat().position, index, generator)
+            place = self._walk_labelled(survivors.flat(), contour, index, generator)
         shape = (len(self.islands), num_new)
         insertion, among = sequential_ranks(
             (survivors.log_likelihood, survivors.tie),
@@ -204,6 +207,21 @@ class NestedRun:
         )
         self.live = joined([survivors, new], axis=1)
         self.counts.batches += 1
+
+    def _walk_labelled(
+        self, survivors: Points, contour: Contour, own: np.ndarray, generator: np.random.Generator
+    ) -> Place:
+        """New points by walkers; with exchangeable components, in one labelling."""
+        labelling, density = self.labelling, self.density
+        if labelling is None:
+            return self._walk(survivors.take(own), contour, survivors.position, own, generator)
+        position = labelling.follow(survivors.position, survivors.log_likelihood)
+        density.walls = labelling.walls()
+        begun = labelling.begin(position[own], generator)
+        starts = survivors.take(own)._replace(position=begun, log_prior=density.log_prior(begun))
+        place = self._walk(starts, contour, position, own, generator)
+        ended = labelling.end(place.position, generator)
+        return place._replace(position=ended, log_prior=density.log_prior(ended))
 
     def _walk(
         self,
@@ -358,6 +376,8 @@ def start_run(
     if move.num_moves is not None:
         tuning = tuning._replace(length=float(move.num_moves))
     run = NestedRun(density, seed, islands, move, delete, drawn, tuning)
+    if density.model.exchangeable:
+        run.labelling = Labelling(density.model)
     order = np.lexsort((drawn.tie, drawn.log_likelihood), axis=1)
     spare = shape[1] - num_live
     if spare:
