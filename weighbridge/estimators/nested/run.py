@@ -32,7 +32,8 @@ from weighbridge.estimators.nested.volumes import log_shrinkage
 from weighbridge.estimators.nested.walkers import Density
 
 # Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
-# evaluation, a walker many.
+# evaluation, a walker many. Rejection down to the volume 1/8 in three halvings has 1 + 1 + 2 + 4
+# evaluations for each live point, the same number, and fewer live points on the way.
 PRIOR_DRAWS = 8
 # Rejection from the prior ends at this volume, where a new point costs 10,000 draws. It is a
 # function of the numbers of deaths alone, so the end does not depend on what was drawn.
