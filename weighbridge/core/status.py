@@ -124,10 +124,12 @@ class Status(enum.Enum):
     )
     STOPPED_EARLY = (
         "stopped early",
-        "nested sampling was stopped by max_calls or time_limit, or because the likelihood grows "
-        "without end, before the live points held little evidence (diagnostics['remainder']). The "
-        "log evidence is likely to be too low",
-        "Raise max_calls or time_limit; for a likelihood without a maximum, change the model.",
+        "nested sampling was stopped by max_calls or time_limit, because the likelihood grows "
+        "without end, or because moves='prior' would reject 9,999 of 10,000 draws, before the live "
+        "points held little evidence (diagnostics['remainder']). The log evidence is likely to be "
+        "too low",
+        "Raise max_calls or time_limit; use moves='slice' instead of 'prior'; for a likelihood "
+        "without a maximum, change the model.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

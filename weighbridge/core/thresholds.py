@@ -55,7 +55,13 @@ MIN_NESTED_EXTRA_MOVES = 1
 # WALKERS_STUCK: share of the walkers of nested sampling that did not move at all.
 MAX_NESTED_STUCK = 0.01
 # LOW_ACCEPTANCE: share of the moves of nested sampling that changed the position.
-MIN_NESTED_ACCEPTANCE = {"slice": 0.5, "random_walk": 0.05}
+MIN_NESTED_ACCEPTANCE = {
+    "slice": 0.5,
+    "random_walk": 0.05,
+    "galilean": 0.2,
+    "sghmc": 0.2,
+    "prior": 0.0,
+}
 # Bounds from both directions: for any model, they cross by this much (nats) with a probability
 # below 2 exp(-8).
 MAX_BOUNDS_CROSSING = 16.0

@@ -158,7 +158,21 @@ def find_reference(model: Model, position: np.ndarray, example: int | None = Non
 
 def relabelled(model: Model, position: np.ndarray, reference: Reference) -> np.ndarray:
     """The particles with their components in the order of the reference."""
-    order = reference.assign(features(model, position))
+    return _reordered(model, position, reference.assign(features(model, position)))
+
+
+def shuffled(model: Model, position: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """The particles, each with its components in a random order: a move that costs no likelihood.
+
+    Prior and likelihood are the same for every order. So this leaves the prior, the posterior and
+    the prior above a contour unchanged.
+    """
+    num_components = features(model, position[:1]).shape[1]
+    order = np.tile(np.arange(num_components), (len(position), 1))
+    return _reordered(model, position, generator.permuted(order, axis=1))
+
+
+def _reordered(model: Model, position: np.ndarray, order: np.ndarray) -> np.ndarray:
     changed = ~_in_order(order)
     if not changed.any():
         return position

@@ -72,8 +72,11 @@ def draw_directions(
 
 def draw_steps(
     generator: np.random.Generator, clusters: list[Cluster], num_walkers: int, num_moves: int
-) -> np.ndarray:
-    """Gaussian steps in the metric of random clusters: moves x walkers x coordinates."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian steps in the metric of random clusters: moves x walkers x coordinates.
+
+    Also returns the clusters: moves x walkers.
+    """
     count = num_moves * num_walkers
     sizes = np.array([len(cluster.members) for cluster in clusters], float)
     cluster = generator.choice(len(clusters), count, p=sizes / sizes.sum())
@@ -81,7 +84,8 @@ def draw_steps(
     for number, (_, _, scale) in enumerate(clusters):
         mine = cluster == number
         found[mine] = found[mine] @ scale.T
-    return found.reshape(num_moves, num_walkers, -1)
+    shape = (num_moves, num_walkers)
+    return found.reshape(*shape, -1), cluster.reshape(shape)
 
 
 def _bases(

@@ -13,15 +13,16 @@ import numpy as np
 
 from weighbridge.core.checks import check_count, check_seed, require_counts
 from weighbridge.core.compilation import MANY_NUMBERS, in_double_precision
-from weighbridge.core.errors import MethodError
+from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.nested.merging import COUNTS, walk_flags, weigh_points
+from weighbridge.estimators.nested.moves.by_name import find_move
 from weighbridge.estimators.nested.result import NestedEvidence, merge
-from weighbridge.estimators.nested.run import MOVES, NestedRun, Stop, draw_prior, start_run
+from weighbridge.estimators.nested.run import NestedRun, Stop, draw_prior, start_run
 from weighbridge.estimators.nested.walkers import Density
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.models.model import Model, unravel_positions
@@ -29,6 +30,7 @@ from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import host_likelihood
 from weighbridge.models.targets.unbounded import UnboundedError
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.sampling.kernels.sghmc import SGHMC
 
 # Positions that are converted to parameters together: other numbers of points compile nothing.
 BLOCK = 1024
@@ -56,9 +58,10 @@ class NestedSampling(BatchMethod):
     Args:
         num_live: live points of all islands together.
         num_islands: independent runs, merged by their birth contours.
-        moves: "slice", or "random_walk".
+        moves: "slice", "random_walk", "galilean" (reflection by the gradient), "sghmc" (as
+            published, approximate; or a ``wb.SGHMC`` with other settings), or "prior" (rejection).
         num_moves: moves of a walker for one new point; None: tuned, by how much of the likelihood
-            at its start a walker remembers.
+            at its start a walker remembers ("sghmc": 20).
         delete: share of the live points that is replaced at once.
         remainder: it stops when the live points would add less than this (nats). A tenth of them
             goes on, to find a higher peak that the others missed.
@@ -75,7 +78,7 @@ class NestedSampling(BatchMethod):
 
     num_live: int = 500
     num_islands: int = 4
-    moves: str = "slice"
+    moves: str | SGHMC = "slice"
     num_moves: int | None = None
     delete: float = 0.5
     remainder: float = 0.01
@@ -99,8 +102,7 @@ class NestedSampling(BatchMethod):
         for name in ("num_moves", "max_calls"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if self.moves not in MOVES:
-            raise MethodError(f"moves is one of {list(MOVES)}, not {self.moves!r}.")
+        find_move(self.moves, self.num_moves)
         if self.shrinkage not in SHRINKAGES:
             raise MethodError(f"shrinkage is one of {list(SHRINKAGES)}, not {self.shrinkage!r}.")
         if not isinstance(self.delete, int | float) or not 0 < self.delete < 1:
@@ -155,7 +157,14 @@ class NestedSampling(BatchMethod):
             term, count = likelihood_term(model, values, weight)
             num_live = self.num_live // self.num_islands
             position = draw_prior(model, seed, islands, num_live)
+            move = find_move(self.moves, self.num_moves)
             host = host_likelihood(model, values, position)
+            if host is not None and move.uses_gradient:
+                raise ModelError(
+                    f"The moves {move.name!r} need gradients, but the total_log_likelihood of this "
+                    "model runs on the host, without gradients. Write it with jax.numpy, or use "
+                    'moves without gradients: "slice".'
+                )
             many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
             density = Density(model, term, host, many)
             try:
@@ -164,8 +173,7 @@ class NestedSampling(BatchMethod):
                     num_live,
                     seed=seed,
                     islands=islands,
-                    moves=self.moves,
-                    fixed_moves=self.num_moves,
+                    move=move,
                     delete=self.delete,
                     position=position,
                 )
@@ -179,7 +187,8 @@ class NestedSampling(BatchMethod):
             self.remainder,
             math.inf if self.max_calls is None else self.max_calls,
             math.inf if self.time_limit is None else self.time_limit,
-            self.thin,
+            # The little volume in which a thin run ends is out of reach for rejection.
+            0.0 if self.moves == "prior" else self.thin,
             THIN_SPAN,
         )
 
@@ -205,7 +214,8 @@ class NestedSampling(BatchMethod):
             "cut_off": cut_off,
             "thin_gain": run.thin_gain,
         }
-        flags = [*weighed.flags, *walk_flags(diagnostics, self.moves, run.density.model.dimension)]
+        dimension = run.density.model.dimension
+        flags = [*weighed.flags, *walk_flags(diagnostics, run.move.name, dimension)]
         if run.ended:
             early = run.ended == "interrupted"
             flags.insert(0, Status.INTERRUPTED if early else Status.STOPPED_EARLY)

@@ -19,24 +19,27 @@ from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.types import Report
 from weighbridge.estimators.annealing.cloud import draw_cloud
 from weighbridge.estimators.nested.clusters import find_clusters
-from weighbridge.estimators.nested.directions import draw_directions, draw_steps
 from weighbridge.estimators.nested.insertion import sequential_ranks
-from weighbridge.estimators.nested.moves.random_walk import RandomWalk
-from weighbridge.estimators.nested.moves.slice import SliceWalk
-from weighbridge.estimators.nested.moves.walk import Contour, Place, Script
+from weighbridge.estimators.nested.labelling import Labelling
+from weighbridge.estimators.nested.moves.by_name import Move
+from weighbridge.estimators.nested.moves.galilean import tuned
+from weighbridge.estimators.nested.moves.walk import Contour, Place
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
+from weighbridge.estimators.nested.prior_draws import draw_above
+from weighbridge.estimators.nested.scripts import draw_script, script_length
 from weighbridge.estimators.nested.tuning import Tuning, memory
 from weighbridge.estimators.nested.volumes import log_shrinkage
 from weighbridge.estimators.nested.walkers import Density
 
-MOVES: dict[str, Any] = {"slice": SliceWalk, "random_walk": RandomWalk}
 # Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
-# evaluation, a walker many.
+# evaluation, a walker many. Rejection down to the volume 1/8 in three halvings has 1 + 1 + 2 + 4
+# evaluations for each live point, the same number, and fewer live points on the way.
 PRIOR_DRAWS = 8
 # The walk before the first batch has a number that no batch reaches.
 REFRESHING = 2**40
-# Most numbers of a script; a longer walk is made in pieces.
-LARGEST_SCRIPT = 4_000_000
+# Rejection from the prior ends at this volume, where a new point costs 10,000 draws. It is a
+# function of the numbers of deaths alone, so the end does not depend on what was drawn.
+LEAST_PRIOR_VOLUME = -math.log(1e4)
 # A run whose log volume is below this has a likelihood that grows without end.
 LEAST_LOG_VOLUME, LEAST_FOR_EACH = -1000.0, -100.0
 
@@ -82,20 +85,19 @@ class NestedRun:
     Attributes:
         density: prior and likelihood.
         seed, islands: name the random numbers.
-        moves: name of the move.
-        fixed_moves: number of moves of a walk, if the user gives it.
+        move: how new points are made.
         delete: share of the live points that a batch replaces.
         live: islands x live points.
         dead: points that are no longer live, in the order of their deaths.
         ended: why the run ended before its end; empty if it did not.
         left: least evidence that was left in the live points so far (nats).
+        labelling: of exchangeable components, if there are any.
     """
 
     density: Density
     seed: int
     islands: np.ndarray
-    moves: str
-    fixed_moves: int | None
+    move: Move
     delete: float
     live: Points
     tuning: Tuning
@@ -106,6 +108,7 @@ class NestedRun:
     ended: str = ""
     thin_gain: float = 0.0
     left: float = math.inf
+    labelling: Labelling | None = None
 
     # --- the algorithm ----------------------------------------------------------------------
 
@@ -152,6 +155,8 @@ class NestedRun:
                 self.ended = "time_limit"
             elif self.log_volume < least:
                 self.ended = "endless"
+            elif self.move.name == "prior" and self.log_volume < LEAST_PRIOR_VOLUME:
+                self.ended = "prior_too_wide"
             if self.ended:
                 break
             self.batch()
@@ -199,7 +204,10 @@ class NestedRun:
             *(np.repeat(leaf[:, -1], num_new) for leaf in (lowest.log_likelihood, lowest.tie))
         )
         index = (own + left * np.arange(len(self.islands))[:, None]).reshape(-1)
-        place = self._walk(starts.flat(), contour, survivors.flat().position, index, generator)
+        if self.move.name == "prior":
+            place = self._draw(lowest, generator)
+        else:
+            place = self._walk_labelled(survivors.flat(), contour, index, generator)
         shape = (len(self.islands), num_new)
         insertion, among = sequential_ranks(
             (survivors.log_likelihood, survivors.tie),
@@ -219,6 +227,21 @@ class NestedRun:
         self.live = joined([survivors, new], axis=1)
         self.counts.batches += 1
 
+    def _walk_labelled(
+        self, survivors: Points, contour: Contour, own: np.ndarray, generator: np.random.Generator
+    ) -> Place:
+        """New points by walkers; with exchangeable components, in one labelling."""
+        labelling, density = self.labelling, self.density
+        if labelling is None:
+            return self._walk(survivors.take(own), contour, survivors.position, own, generator)
+        position = labelling.follow(survivors.position, survivors.log_likelihood)
+        density.walls = labelling.walls()
+        begun = labelling.begin(position[own], generator)
+        starts = survivors.take(own)._replace(position=begun, log_prior=density.log_prior(begun))
+        place = self._walk(starts, contour, position, own, generator)
+        ended = labelling.end(place.position, generator)
+        return place._replace(position=ended, log_prior=density.log_prior(ended))
+
     def _walk(
         self,
         starts: Points,
@@ -232,30 +255,43 @@ class NestedRun:
         clusters = find_clusters(position)
         place = Place(starts.position, starts.log_prior, starts.log_likelihood, starts.tie)
         left, longest = tuning.num_moves, script_length(tuning.num_moves, *place.position.shape)
-        accepted = np.zeros(count, int)
+        accepted, steps = np.zeros(count, int), self.counts.steps
         while left:
             num_moves = min(left, longest)
-            if self.moves == "slice":
-                direction = draw_directions(generator, position, clusters, own, num_moves)
-            else:
-                steps = draw_steps(generator, clusters, count, num_moves)
-                direction = tuning.step_size * steps
-            script = Script(
-                _padded(direction, longest),
-                # Adding half a step avoids the log of 0.
-                _padded(generator.random((num_moves, count, 4)) + 2.0**-54, longest),
-                np.int64(num_moves),
+            script = draw_script(
+                self.move.name,
+                generator,
+                position,
+                clusters,
+                own,
+                tuning.step_size,
+                num_moves,
+                longest,
             )
-            walked = self.density.walk(MOVES[self.moves], place, contour, script, generator)
+            walked = self.density.walk(self.move.walk, place, contour, script, generator)
             place, left = walked.place, left - num_moves
             accepted += walked.num_accepted
             self.counts.steps += walked.num_evaluations
             self.counts.waited += walked.num_steps * count - walked.num_evaluations
             self.counts.undefined += walked.num_undefined
-        self._learn(memory(starts, place, len(self.islands)), accepted)
+        self._learn(memory(starts, place, len(self.islands)), accepted, self.counts.steps - steps)
         return place
 
-    def _learn(self, remembered: float, accepted: np.ndarray) -> None:
+    def _draw(self, lowest: Points, generator: np.random.Generator) -> Place:
+        """New points above the contours, by rejection from the prior."""
+        contour = Contour(lowest.log_likelihood[:, -1], lowest.tie[:, -1])
+        num_new = lowest.tie.shape[1]
+        drawn = draw_above(self.density, contour, self.islands, num_new, generator)
+        count = num_new * len(self.islands)
+        counts = self.counts
+        counts.moves, counts.accepted = counts.moves + count, counts.accepted + count
+        counts.walkers += count
+        counts.steps += drawn.num_evaluations
+        counts.undefined += drawn.num_undefined
+        counts.num_moves.append(1)
+        return Place(*(leaf.reshape(count, *leaf.shape[2:]) for leaf in drawn.place))
+
+    def _learn(self, remembered: float, accepted: np.ndarray, num_evaluations: int) -> None:
         """Count what the walkers did, and tune the next walk."""
         counts, num_moves = self.counts, self.tuning.num_moves
         counts.moves += num_moves * len(accepted)
@@ -265,9 +301,14 @@ class NestedRun:
         counts.num_moves.append(num_moves)
         counts.remembered.append(remembered)
         acceptance = float(accepted.mean()) / num_moves
+        step_size = self.tuning.step_size
         self.tuning = self.tuning.after(
-            remembered, acceptance, self.density.model.dimension, self.fixed_moves
+            remembered, acceptance, self.density.model.dimension, self.move.num_moves
         )
+        if self.move.name == "galilean":
+            # A reflected step has two evaluations.
+            reflected = num_evaluations / (num_moves * len(accepted)) - 1.0
+            self.tuning = self.tuning._replace(step_size=tuned(step_size, reflected))
 
     # --- the evidence so far ------------------------------------------------------------------
 
@@ -319,8 +360,7 @@ def start_run(
     *,
     seed: int,
     islands: np.ndarray,
-    moves: str,
-    fixed_moves: int | None,
+    move: Move,
     delete: float,
     position: np.ndarray,
 ) -> NestedRun:
@@ -331,8 +371,7 @@ def start_run(
         num_live: live points of an island.
         seed: of the run.
         islands: numbers of the islands.
-        moves: name of the move.
-        fixed_moves: number of moves of a walk; None: tuned.
+        move: how new points are made.
         delete: share of the live points that a batch replaces.
         position: draws from the prior, islands x draws x coordinates.
     """
@@ -351,10 +390,12 @@ def start_run(
         among=np.zeros(shape, int),
         island=np.broadcast_to(islands[:, None], shape).copy(),
     )
-    tuning = Tuning.first(position.shape[2], moves == "random_walk")
-    if fixed_moves is not None:
-        tuning = tuning._replace(length=float(fixed_moves))
-    run = NestedRun(density, seed, islands, moves, fixed_moves, delete, drawn, tuning)
+    tuning = Tuning.first(position.shape[2], move.name == "random_walk")
+    if move.num_moves is not None:
+        tuning = tuning._replace(length=float(move.num_moves))
+    run = NestedRun(density, seed, islands, move, delete, drawn, tuning)
+    if density.model.exchangeable:
+        run.labelling = Labelling(density.model)
     order = np.lexsort((drawn.tie, drawn.log_likelihood), axis=1)
     spare = shape[1] - num_live
     if spare:
@@ -366,18 +407,6 @@ def start_run(
 def draw_prior(model: Any, seed: int, islands: np.ndarray, num_live: int) -> np.ndarray:
     """Draws from the prior: islands x draws x coordinates."""
     return draw_cloud(model, random_key(seed), islands, PRIOR_DRAWS * num_live).position
-
-
-def script_length(num_moves: int, num_walkers: int, dimension: int) -> int:
-    """Moves of a script: a power of two, so that another number of moves compiles nothing new."""
-    largest = max(8, LARGEST_SCRIPT // (num_walkers * (dimension + 4)))
-    return int(2 ** min(math.ceil(math.log2(max(num_moves, 32))), math.floor(math.log2(largest))))
-
-
-def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    if len(array) == length:
-        return array
-    return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]))])
 
 
 def _log_mean(values: np.ndarray, axis: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from weighbridge.core import interrupts
 from weighbridge.core.compilation import jit, jit_for_speed
 from weighbridge.core.types import Array
 from weighbridge.estimators.nested.moves.walk import Contour, ContourWalk, Place, Script, Told
+from weighbridge.models.exchangeable import Walls
 from weighbridge.models.model import Model
 from weighbridge.models.targets.host import HostLikelihood, as_numpy
 from weighbridge.models.targets.term import Term
@@ -49,12 +50,14 @@ class Density:
         term: its likelihood on the data.
         host: the likelihood if it runs in plain Python, else None.
         for_speed: whether programs are compiled to run fast, not to compile fast.
+        walls: where walkers must stay besides; None without exchangeable components.
     """
 
     model: Model
     term: Term
     host: HostLikelihood | None
     for_speed: bool = False
+    walls: Walls | None = None
     num_calls: int = field(default=0)
 
     def at(self, position: np.ndarray) -> Told:
@@ -74,10 +77,14 @@ class Density:
         refuse_infinite(position, log_likelihood)
         return Told(log_prior, log_likelihood)
 
+    def log_prior(self, position: np.ndarray) -> np.ndarray:
+        """Log prior alone, which is not counted as an evaluation."""
+        return np.asarray(_parameters(self.model, position)[1])
+
     def _block(self, position: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.host is None:
             told = _densities(self.model, self.term, position)
-            return np.asarray(told[0]), np.asarray(told[1])
+            return np.asarray(told.log_prior), np.asarray(told.log_likelihood)
         parameters, log_prior = _parameters(self.model, position)
         found = np.asarray(log_prior)
         wanted = wanted & (found > -np.inf)
@@ -94,7 +101,7 @@ class Density:
         """All moves of the script, for every walker.
 
         Args:
-            kind: class of the walk.
+            kind: what begins the walk.
             place: where the walkers start, above the contour.
             contour: one for each walker.
             script: directions and numbers of the moves.
@@ -106,7 +113,7 @@ class Density:
             program = _fast_walk if self.for_speed else _walk
             words = generator.integers(0, 2**32, 2, np.uint32)
             walk, steps, evaluations, undefined = program(
-                kind, self.model, self.term, place, contour, script, words
+                kind, self.model, self.term, self.walls, place, contour, script, words
             )
             ended = Place(*map(np.asarray, walk.place))
             found = Walked(
@@ -134,8 +141,12 @@ class Density:
         with np.errstate(divide="ignore", invalid="ignore"):
             while (moving := walk.num_done < script.num_moves).any():
                 interrupts.check()
-                parameters, log_prior = _parameters(self.model, walk.ask(script))
+                asked = walk.ask(script)
+                parameters, log_prior = _parameters(self.model, asked)
                 prior = np.asarray(log_prior)
+                if self.walls is not None:
+                    allowed = np.asarray(_allowed(self.walls, self.model, asked))
+                    prior = np.where(allowed, prior, -np.inf)
                 # Where the prior is zero the likelihood is not needed.
                 wanted = moving & (prior > -np.inf)
                 level = self.host.at(as_numpy(self.model, parameters), wanted)
@@ -156,6 +167,7 @@ def _walk_loop(
     kind: Any,
     model: Model,
     term: Term,
+    walls: Walls | None,
     place: Place,
     contour: Contour,
     script: Script,
@@ -163,11 +175,12 @@ def _walk_loop(
 ) -> tuple[Any, Array, Array, Array]:
     """Moves until every walker has made all of its moves."""
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
+    tell_at = _told_with_gradients if kind.uses_gradient else _told
 
     def step(carry: tuple[Any, Array, Array, Array]) -> tuple[Any, Array, Array, Array]:
         walk, steps, evaluations, undefined = carry
         uniform = jax.random.uniform(jax.random.fold_in(key, steps), walk.num_done.shape)
-        told = Told(*jax.vmap(lambda u: _told(model, term, u))(walk.ask(script)))
+        told = jax.vmap(lambda u: tell_at(model, term, walls, u))(walk.ask(script))
         moving = walk.num_done < script.num_moves
         evaluations = evaluations + jnp.sum(moving)
         undefined = undefined + jnp.sum(moving & jnp.isnan(told.log_likelihood))
@@ -175,7 +188,7 @@ def _walk_loop(
 
     none = jnp.zeros((), jnp.int64)
     place, contour = Place(*map(jnp.asarray, place)), Contour(*map(jnp.asarray, contour))
-    script = Script(*map(jnp.asarray, script))
+    script = jax.tree.map(jnp.asarray, script)
     return jax.lax.while_loop(
         lambda carry: jnp.any(carry[0].num_done < script.num_moves),
         step,
@@ -187,16 +200,30 @@ _walk = jit(_walk_loop, static_argnums=0)
 _fast_walk = jit_for_speed(_walk_loop, static_argnums=0)
 
 
-def _told(model: Model, term: Term, position: Array) -> tuple[Array, Array]:
+def _told(model: Model, term: Term, walls: Walls | None, position: Array) -> Told:
     parameters, log_prior = model.transform(position)
-    return log_prior, term(model, position, parameters)
+    if walls is not None:
+        allowed = walls.allow(model, jax.lax.stop_gradient(position))
+        log_prior = jnp.where(allowed, log_prior, -jnp.inf)
+    return Told(log_prior, term(model, position, parameters))
+
+
+def _told_with_gradients(model: Model, term: Term, walls: Walls | None, position: Array) -> Told:
+    told, back = jax.vjp(lambda u: _told(model, term, walls, u)[:2], position)
+    one, none = jnp.ones(()), jnp.zeros(())
+    return Told(*told, *back((one, none)), *back((none, one)))
 
 
 @jit
-def _densities(model: Model, term: Term, position: Array) -> tuple[Array, Array]:
-    return jax.vmap(lambda u: _told(model, term, u))(position)
+def _densities(model: Model, term: Term, position: Array) -> Told:
+    return jax.vmap(lambda u: _told(model, term, None, u))(position)
 
 
 @jit
 def _parameters(model: Model, position: Array) -> tuple[Any, Array]:
     return jax.vmap(model.transform)(position)
+
+
+@jit
+def _allowed(walls: Walls, model: Model, position: Array) -> Array:
+    return jax.vmap(lambda u: walls.allow(model, u))(position)

@@ -5,10 +5,12 @@ A walk is a state machine. In every step, every walker asks for the densities at
 walker waits for another within a walk. All walkers make the same number of moves, which is fixed
 beforehand: the state after a number of evaluations, or the first walkers to finish, would be
 biased. The same code runs in a compiled program (JAX arrays) and on the host (NumPy arrays).
+What begins a walk is a ``Beginning``, or a frozen dataclass of settings with the same attributes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -43,10 +45,15 @@ class Place(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The densities at the points that were asked for."""
+    """The densities at the points that were asked for, and their gradients if the move uses them.
+
+    A move with ``uses_gradient`` receives gradients.
+    """
 
     log_prior: Arrays
     log_likelihood: Arrays
+    prior_gradient: Arrays = None
+    likelihood_gradient: Arrays = None
 
 
 class Script(NamedTuple):
@@ -56,11 +63,16 @@ class Script(NamedTuple):
         direction: moves x walkers x coordinates; its length is what the move needs.
         uniform: moves x walkers x 4.
         num_moves: number of moves; the arrays may be longer.
+        scale: Cholesky factors of the covariances of clusters, for moves that reflect in their
+            metric: clusters x coordinates x coordinates.
+        cluster: which of them a move uses, moves x walkers.
     """
 
     direction: Arrays
     uniform: Arrays
     num_moves: Arrays
+    scale: Arrays = None
+    cluster: Arrays = None
 
 
 class ContourWalk(Protocol):
@@ -88,6 +100,18 @@ class ContourWalk(Protocol):
     def tell(self, script: Script, told: Told, uniform: Arrays) -> Self:
         """Continue; ``uniform`` has one random number for each walker."""
         ...
+
+
+class Beginning(NamedTuple):
+    """How a walk without settings begins.
+
+    Attributes:
+        begin: makes the walk at its places, with its contours and its script.
+        uses_gradient: whether the walk is told gradients.
+    """
+
+    begin: Callable[[Place, Contour, Script], ContourWalk]
+    uses_gradient: bool = False
 
 
 def pick(which: Arrays, one: Arrays, other: Arrays) -> Arrays:
