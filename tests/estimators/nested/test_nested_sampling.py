@@ -9,7 +9,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.core.status import Status
-from weighbridge.estimators.nested import run as nested_run
+from weighbridge.estimators.nested import stopping
 
 # Twelve comparisons of this file: a bound of 4 errors has a false-alarm rate of 1 in 1,000.
 BOUND = 4.0
@@ -185,8 +185,8 @@ def test_likelihoods_that_are_no_densities_are_refused():
 
 
 def test_a_likelihood_without_a_maximum_ends_with_a_flag(monkeypatch):
-    monkeypatch.setattr(nested_run, "LEAST_LOG_VOLUME", -8.0)
-    monkeypatch.setattr(nested_run, "LEAST_FOR_EACH", 0.0)
+    monkeypatch.setattr(stopping, "LEAST_LOG_VOLUME", -8.0)
+    monkeypatch.setattr(stopping, "LEAST_FOR_EACH", 0.0)
     model = box(1, 1.0, lambda p: -4.0 * jnp.log(jnp.abs(p["x"][0]) + 1e-300))
     result = wb.evidence(model, None, small())
     assert Status.STOPPED_EARLY in result.flags

@@ -41,7 +41,7 @@ class Points(NamedTuple):
     among: np.ndarray
     island: np.ndarray
 
-    def take(self, index: np.ndarray | slice) -> Points:
+    def take(self, index: np.ndarray | slice | int) -> Points:
         """Some of the points, by an index of the first axis."""
         return Points(*(leaf[index] for leaf in self))
 
@@ -57,6 +57,10 @@ class Points(NamedTuple):
     def sorted(self) -> Points:
         """The points from the lowest to the highest."""
         return self.take(np.lexsort((self.tie, self.log_likelihood)))
+
+
+# Before a run has any.
+NO_POINTS = Points(*[np.empty((0, 0))] * len(Points._fields))
 
 
 def joined(pieces: Sequence[Points], axis: int = 0) -> Points:
