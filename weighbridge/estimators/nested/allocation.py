@@ -16,11 +16,14 @@ from weighbridge.estimators.nested.volumes import log_shrinkage, log_sums
 
 GOALS = ("evidence", "posterior")
 # Share of the points that the first run gets; the others are added where they help.
-FIRST_SHARE = 0.5
+FIRST_SHARE = 0.4
 # Points are added so many times; each time the importance is computed from all points so far.
 BLOCKS = 2
 # Points are added where the importance is more than this, relative to its maximum.
 IMPORTANT = 0.25
+# Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
+# evaluation, a walker many.
+PRIOR_DRAWS = 8
 # Log prior mass that costs as much as the walks to the first points at a contour.
 START_DEPTH = 2.0
 
@@ -83,12 +86,15 @@ def plan_block(
     sums = log_sums(ordered.log_likelihood, log_shrinkage(nlive))
     helpful = np.flatnonzero(importance(sums.log_weights, nlive, goal) > IMPORTANT)
     first, last = int(helpful[0]), int(helpful[-1])
-    contour = PRIOR_CONTOUR
-    if first > 0:
+    # Down to here live points are left over of the draws from the prior, without walkers.
+    drawn = -math.log(PRIOR_DRAWS)
+    if sums.log_volumes[first] > drawn:
+        contour, above, start = PRIOR_CONTOUR, drawn, 0.0
+    else:
         contour = (float(ordered.log_likelihood[first - 1]), float(ordered.tie[first - 1]))
-    depth = float(sums.log_volumes[first] - sums.log_volumes[last])
+        above, start = float(sums.log_volumes[first]), START_DEPTH
     # A live point needs about one walker for each nat of the prior mass.
-    cost = max(depth, 1.0) + (START_DEPTH if first else 0.0)
+    cost = max(above - float(sums.log_volumes[last]), 1.0) + start
     count = math.floor(budget / blocks_left / cost)
     if count < least:
         count = math.floor(budget / cost)

@@ -9,12 +9,10 @@ import numpy as np
 from weighbridge.core.errors import ModelError
 from weighbridge.core.random import random_key
 from weighbridge.estimators.annealing.cloud import draw_cloud
+from weighbridge.estimators.nested.allocation import PRIOR_DRAWS
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points
 from weighbridge.estimators.nested.walkers import Density
 
-# Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
-# evaluation, a walker many.
-PRIOR_DRAWS = 8
 # Later draws from the prior of the same island have numbers of their own.
 LATER = 2**32
 
