@@ -77,6 +77,7 @@ class Replacement:
         contour: np.ndarray,
         num_new: int,
         generator: np.random.Generator,
+        at_once: int | None = None,
         num_walks: int = 1,
     ) -> Points:
         """New points above the contours, islands x points, by walkers from the points alive there.
@@ -86,44 +87,44 @@ class Replacement:
             contour: log-likelihood and tie number, islands x 2.
             num_new: new points of an island.
             generator: random numbers.
+            at_once: walkers of an island that move together; None: all of them.
             num_walks: how many walks each of them makes.
         """
         sizes = [len(points.tie) for points in alive]
+        at_once = at_once or num_new
+        num_pieces = -(-num_new // at_once)
         # Every point is the start of equally many walkers, up to one: modes do not drift apart by
         # the luck of the starts.
         own = [
-            np.concatenate([generator.permutation(size) for _ in range(-(-num_new // size))])
+            np.concatenate(
+                [generator.permutation(size) for _ in range(-(-num_pieces * at_once // size))]
+            )
             for size in sizes
         ]
-        chosen = [index[:num_new] for index in own]
-        starts = joined([points.take(index) for points, index in zip(alive, chosen)])
-        above = Contour(*np.repeat(contour, num_new, axis=0).T)
-        index = np.concatenate([i + first for i, first in zip(chosen, np.cumsum([0, *sizes]))])
-        position = joined(alive).position
-        for _ in range(num_walks):
-            place = self._walk(starts, above, position, index, generator)
-            starts = starts._replace(**place._asdict())
-        shape = (self.num_islands, num_new)
-        level, tie = place.log_likelihood.reshape(shape), place.tie.reshape(shape)
+        above = Contour(*np.repeat(contour, at_once, axis=0).T)
+        position, before = joined(alive).position, np.cumsum([0, *sizes])
+        pieces = []
+        for piece in range(num_pieces):
+            chosen = [index[piece * at_once : (piece + 1) * at_once] for index in own]
+            starts = joined([points.take(index) for points, index in zip(alive, chosen)])
+            index = np.concatenate([i + first for i, first in zip(chosen, before)])
+            for _ in range(num_walks):
+                place = self._walk(starts, above, position, index, generator)
+                starts = starts._replace(**place._asdict())
+            starts = starts._replace(birth=above.log_likelihood, birth_tie=above.tie)
+            pieces.append(starts.islands(self.num_islands))
+        new = joined(pieces, axis=1).take((slice(None), slice(num_new)))
+        # All at once: ranks among survivors that are shared would not be independent.
         ranks = [
             sequential_ranks(
-                (points.log_likelihood[None], points.tie[None]), (level[[island]], tie[[island]])
+                (points.log_likelihood[None], points.tie[None]),
+                (new.log_likelihood[[island]], new.tie[[island]]),
             )
             for island, points in enumerate(alive)
         ]
-        self.counts.batches += 1
         insertion, among = (np.concatenate(each) for each in zip(*ranks))
-        return Points(
-            position=place.position.reshape(*shape, -1),
-            log_prior=place.log_prior.reshape(shape),
-            log_likelihood=level,
-            tie=tie,
-            birth=above.log_likelihood.reshape(shape),
-            birth_tie=above.tie.reshape(shape),
-            insertion=insertion,
-            among=among,
-            island=starts.island.reshape(shape),
-        )
+        self.counts.batches += 1
+        return new._replace(insertion=insertion, among=among)
 
     def _walk(
         self,

@@ -218,12 +218,7 @@ class NestedRun:
             alive_at(points.take(points.island == island), block.contour) for island in self.islands
         ]
         contour = np.tile(block.contour, (len(self.islands), 1))
-        pieces = []
-        for _ in range(-(-block.num_live // self._num_new())):
-            pieces.append(self._draw(alive, contour, FIRST_WALKS))
-        return joined(pieces, axis=1).along(
-            np.tile(np.arange(block.num_live), (len(self.islands), 1))
-        )
+        return self._draw(alive, contour, block.num_live, FIRST_WALKS)
 
     def batch(self) -> None:
         """Delete the lowest points of every island, and replace them."""
@@ -231,16 +226,19 @@ class NestedRun:
         lowest, survivors = lowest_first(self.live, num_new)
         contour = np.stack([lowest.log_likelihood[:, -1], lowest.tie[:, -1]], axis=1)
         alive = [survivors.take(island) for island in range(len(self.islands))]
-        new = self._draw(alive, contour)
+        new = self._draw(alive, contour, num_new)
         self.dead.append(lowest.flat())
         if self.stage != ADDED:
             self.sums = self.sums.after(lowest, num_live)
         self.live = joined([survivors, new], axis=1)
 
-    def _draw(self, alive: list[Points], contour: np.ndarray, num_walks: int = 1) -> Points:
+    def _draw(
+        self, alive: list[Points], contour: np.ndarray, num_new: int, num_walks: int = 1
+    ) -> Points:
         """New points of every island, from those that are alive above the contours."""
         generator = self._generator(self.counts.batches, Stream.NESTED_WALKS)
-        return self.replacement.draw(alive, contour, self._num_new(), generator, num_walks)
+        at_once = self._num_new()
+        return self.replacement.draw(alive, contour, num_new, generator, at_once, num_walks)
 
     def _num_new(self) -> int:
         """How many points of an island are replaced at once; added points share a program."""
