@@ -32,7 +32,7 @@ def live_in_first_run(num_live: int, goal: str) -> int:
     """Live points of the first run, if there are so many on average.
 
     >>> live_in_first_run(100, ""), live_in_first_run(100, "posterior")
-    (100, 50)
+    (100, 40)
     """
     return max(2, round(FIRST_SHARE * num_live)) if goal else num_live
 
