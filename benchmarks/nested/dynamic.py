@@ -82,10 +82,9 @@ def main() -> None:
 def write(rows: list[list[str]]) -> None:
     """Write the table so far, and how to read it."""
     body = (
-        report.table(HEADER, rows)
-        + f"\n\nnum_live={NUM_LIVE}, num_moves={OTHERS} (50 in 10-D). z = (estimate - exact) / stated error. "
-        "With n seeds its standard deviation has a standard error of 1/sqrt(2n). Rows may be of "
-        "different runs of this command."
+        report.table(HEADER, rows) + f"\n\nnum_live={NUM_LIVE}, num_moves={OTHERS} (50 in 10-D). "
+        "z = (estimate - exact) / stated error. With n seeds its standard deviation has a "
+        "standard error of 1/sqrt(2n). Rows may be of different runs of this command."
     )
     report.write("nested_dynamic", "Nested sampling: points allocated towards a goal", body)
 
