@@ -70,7 +70,7 @@ def array_changes(array) -> dict:
         "longer": np.concatenate([array, array]) if array.ndim else np.stack([array, array]),
         "one more axis": array[..., None],
         "single precision": array.astype(np.float32),
-        "whole": np.nan_to_num(array).astype(np.int32),
+        "whole": np.nan_to_num(array, neginf=0.0, posinf=0.0).astype(np.int32),
         "truths": array.astype(bool),
     }
     if array.size:

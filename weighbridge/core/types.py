@@ -15,7 +15,7 @@ PyTree = Any
 
 # A progress callback of three numbers: usually the power reached (1 is the end), log Z so far, and
 # the number of steps; see ``BatchMethod.report_to``.
-Report = Callable[[float, float, int], None]
+Report = Callable[..., None]
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, Self, cast, runtime_checkable
 
@@ -135,6 +136,60 @@ class BatchMethod(Method, Protocol):
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other random numbers.
             report: called with the progress; see ``report_to``.
+        """
+        ...
+
+
+class Checkpoint(Protocol):
+    """Where a long run is kept: arrays and plain values, under the number of its first island."""
+
+    def find(self, first_island: int) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """What was kept of this run; None if nothing was."""
+        ...
+
+    def is_due(self) -> bool:
+        """Whether it is time to keep the run again."""
+        ...
+
+    def keep(self, first_island: int, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> None:
+        """Keep this run, and the others that were kept before."""
+        ...
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """A block in which every error about what was kept is a ``CheckpointError``."""
+        ...
+
+
+@runtime_checkable
+class ResumableMethod(BatchMethod, Protocol):
+    """A batch method whose run can be kept in a file and go on from there (``resume=``)."""
+
+    def without_limits(self) -> Self:
+        """The method without limits that only end a run earlier: a run goes on with other ones."""
+        ...
+
+    def estimate(
+        self,
+        model: Model,
+        values: PyTree | None,
+        weight: np.ndarray | None,
+        *,
+        seed: int = 0,
+        first_island: int = 0,
+        report: Report | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Evidence:
+        """The evidence, as for any batch method.
+
+        Args:
+            model: with a log-likelihood of rows or of all data.
+            values: the observations; None for a model that contains its data.
+            weight: how often each row counts; None for a likelihood that does not factorise.
+            seed: the same seed gives the same numbers.
+            first_island: number of the first island; other islands draw other random numbers.
+            report: called with the progress; see ``report_to``.
+            checkpoint: where the run is kept from time to time, and from where it goes on, bit for
+                bit as if it had never stopped.
         """
         ...
 

@@ -218,7 +218,10 @@ class Model:
             parameters[site.name] = prior.sample(jax.random.fold_in(key, index))
         position = self.flatten(parameters)
         edge = jnp.nan_to_num(jnp.clip(position, -EDGE, EDGE))
-        return jnp.where(jnp.isfinite(position), position, edge)
+        undefined = [jnp.isnan(value).any() for value in parameters.values()]
+        # A prior that draws NaN must be noticed (``draw_cloud``).
+        finite = jnp.where(jnp.isfinite(position), position, edge)
+        return jnp.where(jnp.stack(undefined).any(), jnp.nan, finite)
 
     def flatten(self, parameters: Parameters) -> Array:
         """Unconstrained vector of named parameters (traceable form of ``ravel``)."""

@@ -48,5 +48,7 @@ def plot_nested_run(
         from_zero(panel)
     band = np.exp(2.0 * std_error * np.array([-1.0, 1.0]))
     drawn.flat[-1].axhspan(*band, alpha=0.2, linewidth=0)
+    # A wide band is cut off: the curve must stay readable.
+    drawn.flat[-1].set_ylim(top=1.05 * max(evidence.max(), min(band[1], 2.0)))
     drawn.flat[-1].set_xlabel("- log of the prior mass above")
     return drawn.finish([])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import ModelError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import PyTree
+from weighbridge.data.fingerprint import exact_digest
 from weighbridge.models.model import Model
 from weighbridge.models.targets.batches import Subsampled
 from weighbridge.models.targets.density import Target
@@ -60,7 +60,7 @@ def prepare(
         num_walkers = int(count(model.dimension))
     else:
         num_walkers = None
-    digest = _digest(values, weight)
+    digest = exact_digest(values, weight)
     if weight is None:
         if kernel.uses_batches:
             model.require_rows()
@@ -100,11 +100,3 @@ def _whole_likelihood(model: Model, data: PyTree, kernel: Any) -> Term:
             "without gradients: wb.Slice(), wb.Stretch(), wb.AdaptiveMetropolis()."
         )
     return OnHost(likelihood)
-
-
-def _digest(values: PyTree, weight: np.ndarray | None) -> str:
-    """A hash of the data, to check whether a saved posterior belongs to them."""
-    found = hashlib.sha256()
-    for leaf in jax.tree_util.tree_leaves((values, weight)):
-        found.update(np.ascontiguousarray(leaf).tobytes())
-    return found.hexdigest()[:16]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from weighbridge.models.held import Held
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.common_rows import CommonRows
 from weighbridge.weighing.competitor import Competitor
+from weighbridge.weighing.resuming import estimate_in
 from weighbridge.weighing.session import Session
 
 OneRound = Callable[[int, Sequence[str]], dict[str, Evidence]]
@@ -65,13 +67,16 @@ class Weighing(NamedTuple):
         return name if len(self.competitors) > 1 else ""
 
 
-def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> OneRound:
+def held_rounds(
+    weighing: Weighing, method: BatchMethod, *, numbered: bool, resume: str | Path | None = None
+) -> OneRound:
     """Load all the data, and return a function that runs one round of islands on them.
 
     Args:
         weighing: the models and the data.
         method: the method of one round.
         numbered: whether reports show the number of the round, since there may be several.
+        resume: the file of the run, for a method that can go on from it, and one model.
     """
     competitors, source, seed, policy, reporter = weighing
     holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
@@ -82,6 +87,7 @@ def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> O
         unusable = common.unusable(block)
         for name, held in holders.items():
             held.add(competitors[name].view(block), unusable, block)
+    estimates = {name: estimate_in(resume, held, method, seed) for name, held in holders.items()}
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         number = first_island // method.num_islands + 1 if numbered else 0
@@ -90,7 +96,7 @@ def held_rounds(weighing: Weighing, method: BatchMethod, *, numbered: bool) -> O
             report = method.report_to(reporter, weighing.label(name), number)
             held = holders[name]
             try:
-                result = method.estimate(
+                result = estimates[name](
                     held.model,
                     *held.contents(),
                     seed=seed,

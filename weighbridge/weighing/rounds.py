@@ -149,12 +149,14 @@ def _bias(results: Sequence[Evidence]) -> float:
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
     """Whether more islands cannot reach the tolerance.
 
-    This is so if the error is unknown, if the bias, which more islands do not reduce, is too large,
-    or if all islands miss the same mass, so that the answer does not come from them.
+    This is so if the error is unknown, if a part of it that more islands do not reduce is too large
+    (the bias, or the evidence that was left when a run was cut short), or if all islands miss the
+    same mass, so that the answer does not come from them.
     """
     return (
         any(math.isnan(r.std_error) or Status.MASS_MISSED in r.flags for r in results)
         or abs(_bias(results)) > tolerance
+        or any(r.diagnostics.get("cut_off", 0.0) > tolerance for r in results)
     )
 
 

@@ -68,8 +68,8 @@ def check_identity(file: Path, saved: Any, model: Model, method: Any, whose: str
         )
     if found.get("method") != wanted["method"]:
         raise CheckpointError(
-            f"{file} was saved with another method{about} or other settings. Give load the method "
-            "it was saved with."
+            f"{file} was saved with another method{about} or other settings. Give the method "
+            "and the settings it was saved with, or start a new run."
         )
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from weighbridge.core.errors import DataError
@@ -31,6 +32,7 @@ from weighbridge.weighing.one_round import (
     is_shuffled,
     streamed_rounds,
 )
+from weighbridge.weighing.resuming import check_resumable
 from weighbridge.weighing.rounds import Limits, Rounds, run_rounds
 
 READING = "reading the data"
@@ -47,6 +49,7 @@ def evidence(
     progress: bool | Reporter | None = None,
     on_bad_row: RowPolicy = "raise",
     quarantine: QuarantineFile | None = None,
+    resume: str | Path | None = None,
 ) -> Evidence:
     r"""The log evidence of a model on data, log Z = log \int p(data | theta) p(theta) d theta.
 
@@ -67,6 +70,10 @@ def evidence(
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
             or "quarantine": count them and append them to a file, with the reason.
         quarantine: that file.
+        resume: a file in which the run is kept: every ten seconds, at its end, and after Ctrl-C or
+            an error. If it exists, the run goes on from there, bit for bit as if it had never
+            stopped, if the model, the data, the method and the seed are the same; limits of time
+            and of calls may change, and a tolerance too. For nested sampling.
 
     After Ctrl-C the result so far is returned, with ``Status.INTERRUPTED``: of the rows so far, of
     the path so far (``diagnostics["power_reached"]``; below 1 it is not the evidence, and the error
@@ -84,6 +91,8 @@ def evidence(
     chosen, told = choose(method, [model])
     limits = Limits(tolerance, time_limit)
     limits.check(chosen)
+    if resume is not None:
+        check_resumable(chosen, resume)
     require_model(model)
     began = time.perf_counter()
     reporter = choose_reporter(progress)
@@ -99,6 +108,7 @@ def evidence(
             on_bad_row=on_bad_row,
             quarantine=quarantine,
             reporter=reporter,
+            resume=resume,
         )
     result = results[""]
     elapsed = time.perf_counter() - began
@@ -130,6 +140,7 @@ def weigh_together(
     on_bad_row: RowPolicy = "raise",
     quarantine: QuarantineFile | None = None,
     reporter: Reporter,
+    resume: str | Path | None = None,
 ) -> dict[str, Evidence]:
     """The evidence of several models in one pass over data that may be read only once.
 
@@ -144,13 +155,13 @@ def weigh_together(
         weighing = Weighing(competitors, source, seed, policy, reporter)
         if is_watched(reporter):
             _tell_scales(competitors, source)
-        results = run_rounds(_plan(weighing, method, limits), list(competitors), limits)
+        results = run_rounds(_plan(weighing, method, limits, resume), list(competitors), limits)
         return _told_of_files(results, source, policy)
     finally:
         reporter.close()
 
 
-def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
+def _plan(weighing: Weighing, method: Method, limits: Limits, resume: str | Path | None) -> Rounds:
     """How a method runs its rounds: on data in memory, or in passes over the data."""
     competitors, source = weighing.competitors, weighing.source
     if isinstance(method, BatchMethod):
@@ -158,7 +169,7 @@ def _plan(weighing: Weighing, method: Method, limits: Limits) -> Rounds:
         if numbered:
             method = method.of_a_round(max(c.model.dimension for c in competitors.values()))
         method = method.within(limits.tolerance, limits.time_limit)
-        one_round = held_rounds(weighing, method, numbered=numbered)
+        one_round = held_rounds(weighing, method, numbered=numbered, resume=resume)
         return Rounds(one_round, method, repeatable=True, least=least)
     rows = source.num_rows if source.in_memory else None
     if rows:

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 import weighbridge as wb
 from weighbridge.core.compilation import double_precision
-from weighbridge.estimators.nested.labelling import Labelling
+from weighbridge.estimators.nested.labelling import MoveLabelling
 from weighbridge.models.exchangeable import in_cell, shuffled
 
 SITES = np.array([-4.0, 0.0, 5.0])
@@ -108,7 +108,7 @@ def test_a_mixture_has_the_evidence_of_all_assignments(seed):
 @double_precision
 def test_points_get_one_labelling_when_labels_can_be_distinguished():
     model, generator = sites_model(), np.random.default_rng(0)
-    labelling = Labelling(model)
+    labelling = MoveLabelling(model)
     wide = np.stack([model.ravel({"x": x}) for x in generator.uniform(-9, 9, (60, 3))])
     assert np.array_equal(labelling.follow(wide, np.zeros(60)), wide)
     assert labelling.reference is None

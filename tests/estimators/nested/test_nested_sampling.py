@@ -9,7 +9,7 @@ import pytest
 
 import weighbridge as wb
 from weighbridge.core.status import Status
-from weighbridge.estimators.nested import run as nested_run
+from weighbridge.estimators.nested import stopping
 
 # Twelve comparisons of this file: a bound of 4 errors has a false-alarm rate of 1 in 1,000.
 BOUND = 4.0
@@ -162,6 +162,9 @@ def test_calls_and_time_end_a_run_with_a_flag():
         ({"moves": "teleport"}, "moves is one of"),
         ({"shrinkage": "median"}, "shrinkage is one of"),
         ({"num_moves": 0}, "num_moves"),
+        ({"stop": "soon"}, "stop is one of"),
+        ({"goal": "fame"}, "goal is None or one of"),
+        ({"num_live": 500, "delete": 600}, "delete"),
         ({"remainder": -1.0}, "remainder must be positive"),
         ({"time_limit": 0}, "time_limit must be positive"),
         ({"max_calls": 1.5}, "max_calls"),
@@ -185,8 +188,8 @@ def test_likelihoods_that_are_no_densities_are_refused():
 
 
 def test_a_likelihood_without_a_maximum_ends_with_a_flag(monkeypatch):
-    monkeypatch.setattr(nested_run, "LEAST_LOG_VOLUME", -8.0)
-    monkeypatch.setattr(nested_run, "LEAST_FOR_EACH", 0.0)
+    monkeypatch.setattr(stopping, "LEAST_LOG_VOLUME", -8.0)
+    monkeypatch.setattr(stopping, "LEAST_FOR_EACH", 0.0)
     model = box(1, 1.0, lambda p: -4.0 * jnp.log(jnp.abs(p["x"][0]) + 1e-300))
     result = wb.evidence(model, None, small())
     assert Status.STOPPED_EARLY in result.flags
@@ -221,6 +224,47 @@ def test_other_data_of_the_same_kind_compile_nothing(compiled):
     for seed in (2, 3):
         wb.evidence(model, wb.zoo.gaussian.simulate(50, seed=seed), small(), seed=seed)
     assert not compiled[before:]
+
+
+def test_a_result_keeps_everything_in_its_file_and_becomes_a_table(tmp_path):
+    model = box(2, 10.0, normal)
+    runs = [wb.evidence(model, None, small(num_live=80), seed=seed) for seed in (0, 1)]
+    loaded = []
+    for number, run in enumerate(runs):
+        run.save(tmp_path / f"run{number}")
+        loaded.append(wb.NestedEvidence.load(tmp_path / f"run{number}"))
+    one, other = wb.merge(runs), loaded[0] + loaded[1]
+    assert (one.log_evidence, one.std_error) == (other.log_evidence, other.std_error)
+    np.testing.assert_array_equal(one.log_weights, other.log_weights)
+    assert list(loaded[0].trace) == list(runs[0].trace)
+    table = one.to_pandas()
+    assert list(table.columns) == [
+        *("x[0]", "x[1]", "log_weight", "logL", "logL_birth", "nlive", "insertion"),
+    ]
+    assert len(table) == len(one.log_weights)
+    assert np.all(table.logL >= table.logL_birth)
+
+
+def test_both_rules_stop_near_the_same_evidence():
+    model = box(3, 10.0, normal)
+    nats, share = (wb.evidence(model, None, small(stop=s)) for s in ("remainder", "one_percent"))
+    for result in (nats, share):
+        assert abs(result.log_evidence - BOX) < BOUND * result.std_error
+    # The highest likelihood is more than the mean of the live points, so this rule stops later.
+    assert share.diagnostics["num_batches"] >= nats.diagnostics["num_batches"]
+
+
+def test_a_prior_that_cannot_be_drawn_from_is_refused():
+    class Undefined(dist.Normal):
+        def sample(self, key, sample_shape=()):
+            return jnp.full(sample_shape + self.batch_shape, jnp.nan)
+
+    undefined = wb.Model({"x": Undefined(0.0, 1.0)}, total_log_likelihood=lambda p: -(p["x"] ** 2))
+    with pytest.raises(wb.ModelError, match="draw from the prior is not a number"):
+        wb.evidence(undefined, None, small())
+    improper = dist.ImproperUniform(dist.constraints.real, (), ())
+    with pytest.raises(wb.ModelError, match="improper"):
+        wb.Model({"x": improper}, total_log_likelihood=lambda p: -(p["x"] ** 2))
 
 
 def test_a_run_draws_itself():

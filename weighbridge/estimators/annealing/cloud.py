@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from weighbridge.core.compilation import jit
+from weighbridge.core.errors import ModelError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import relative_weights
 from weighbridge.core.types import Array
@@ -68,6 +69,11 @@ def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int
     key_data = np.stack([numbers(int(island)) for island in islands])
     position = np.asarray(_draw_positions(model, key_data))
     shape = position.shape[:2]
+    if np.isnan(position).any():
+        raise ModelError(
+            "A draw from the prior is not a number (NaN). Check the parameters of the prior's "
+            "distributions, and their method sample if they are your own."
+        )
     origin = np.broadcast_to(np.arange(shape[1]), shape)
     return Cloud(position, np.zeros(shape), origin)
 

@@ -18,7 +18,7 @@ from weighbridge.models.model import Model
 
 
 @dataclass
-class Labelling:
+class MoveLabelling:
     """Clusters and directions are those of one labelling, as soon as labels can be distinguished.
 
     Walkers start in its cell and stay there, because directions that know the labels leave the

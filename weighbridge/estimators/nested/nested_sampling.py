@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -19,12 +18,17 @@ from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD
 from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
+from weighbridge.estimators.nested.allocation import GOALS, live_in_first_run
 from weighbridge.estimators.nested.merging import COUNTS, walk_flags, weigh_points
 from weighbridge.estimators.nested.moves.by_name import find_move
+from weighbridge.estimators.nested.replacement import Replacement
 from weighbridge.estimators.nested.result import NestedEvidence, merge
-from weighbridge.estimators.nested.run import NestedRun, Stop, draw_prior, start_run
+from weighbridge.estimators.nested.run import ADDED, NestedRun
+from weighbridge.estimators.nested.run_state import restore_run, saver
+from weighbridge.estimators.nested.starting import draw_prior
+from weighbridge.estimators.nested.stopping import RULES, Stop
 from weighbridge.estimators.nested.walkers import Density
-from weighbridge.estimators.protocols import BatchMethod
+from weighbridge.estimators.protocols import Checkpoint, ResumableMethod
 from weighbridge.models.model import Model, unravel_positions
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import host_likelihood
@@ -34,13 +38,11 @@ from weighbridge.sampling.kernels.sghmc import SGHMC
 
 # Positions that are converted to parameters together: other numbers of points compile nothing.
 BLOCK = 1024
-# After the stop, points go on until their log-likelihoods differ by less than this (nats).
-THIN_SPAN = 0.1
 SHRINKAGES = ("exponential", "mean")
 
 
 @dataclass(frozen=True)
-class NestedSampling(BatchMethod):
+class NestedSampling(ResumableMethod):
     r"""Nested sampling: the evidence as an integral over the prior mass above a likelihood.
 
     .. math:: Z = \int_0^1 L(X) \, dX \approx \sum_i L_i \tfrac12 (X_{i-1} - X_{i+1}),
@@ -63,11 +65,16 @@ class NestedSampling(BatchMethod):
         num_moves: moves of a walker for one new point; None: tuned, by how much of the likelihood
             at its start a walker remembers ("sghmc": 20).
         delete: share of the live points that is replaced at once.
-        remainder: it stops when the live points would add less than this (nats). A tenth of them
-            goes on, to find a higher peak that the others missed.
+        stop: "remainder": it stops when the live points would add less than ``remainder`` nats;
+            "one_percent": when the highest likelihood times the remaining prior mass is less than
+            1 % of the evidence so far. A tenth of the live points goes on, to find a higher peak
+            that the others missed.
+        remainder: the limit of the first rule (nats).
+        goal: "evidence" or "posterior": half of the points are added after a first run, where they
+            help this most; ``num_live`` is then a mean. None: the same number everywhere.
         shrinkage: "exponential" for volumes exp(-1/n), or "mean" for n/(n+1).
         max_calls: stop after so many evaluations of the likelihood.
-        time_limit: stop after so many seconds.
+        time_limit: stop after so many seconds, of every call that resumes the run.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(50, seed=1)
@@ -81,7 +88,9 @@ class NestedSampling(BatchMethod):
     moves: str | SGHMC = "slice"
     num_moves: int | None = None
     delete: float = 0.5
+    stop: str = "remainder"
     remainder: float = 0.01
+    goal: str | None = None
     shrinkage: str = "exponential"
     max_calls: int | None = None
     time_limit: float | None = None
@@ -105,6 +114,10 @@ class NestedSampling(BatchMethod):
         find_move(self.moves, self.num_moves)
         if self.shrinkage not in SHRINKAGES:
             raise MethodError(f"shrinkage is one of {list(SHRINKAGES)}, not {self.shrinkage!r}.")
+        if self.stop not in RULES:
+            raise MethodError(f"stop is one of {list(RULES)}, not {self.stop!r}.")
+        if self.goal is not None and self.goal not in GOALS:
+            raise MethodError(f"goal is None or one of {list(GOALS)}, not {self.goal!r}.")
         if not isinstance(self.delete, int | float) or not 0 < self.delete < 1:
             raise MethodError(
                 f"delete must lie between 0 and 1, not {self.delete!r}: it is the share of the "
@@ -115,6 +128,16 @@ class NestedSampling(BatchMethod):
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise MethodError(f"{name} must be positive, not {value!r}.")
 
+    def within(self, tolerance: float | None, time_limit: float | None) -> NestedSampling:
+        """The method for a run with a limit of time, which may end a long round too."""
+        if time_limit is None or (self.time_limit or math.inf) <= time_limit:
+            return self
+        return replace(self, time_limit=time_limit)
+
+    def without_limits(self) -> NestedSampling:
+        """The method as if nothing but its stop rule ended it."""
+        return replace(self, max_calls=None, time_limit=None)
+
     def merge_rounds(self, results: Sequence[Evidence]) -> Evidence:
         """Rounds are merged by birth contours, as islands are."""
         return merge(results)
@@ -122,8 +145,13 @@ class NestedSampling(BatchMethod):
     def report_to(self, reporter: Reporter, label: str, island_round: int) -> Report:
         """The progress in words of nested sampling: what is left, and the evaluations so far."""
 
-        def report(remainder: float, log_evidence: float, num_evaluations: int) -> None:
-            done = f"{remainder:.2g} nats left, {num_evaluations:,} evaluations"
+        def report(
+            remainder: float, log_evidence: float, num_evaluations: int, efficiency: float
+        ) -> None:
+            done = (
+                f"{remainder:.2g} nats left, {num_evaluations:,} evaluations, "
+                f"efficiency {100 * efficiency:.2g} %"
+            )
             share = math.exp(-remainder)
             reporter.advance(share, done, log_evidence, num_evaluations, label, island_round)
 
@@ -138,6 +166,7 @@ class NestedSampling(BatchMethod):
         seed: int = 0,
         first_island: int = 0,
         report: Report | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> NestedEvidence:
         """The evidence of a model on data that are in memory.
 
@@ -148,14 +177,14 @@ class NestedSampling(BatchMethod):
             seed: the same seed gives the same numbers.
             first_island: number of the first island; other islands draw other random numbers.
             report: called with the evidence that is left in the live points (nats), the log
-                evidence so far and the number of evaluations.
+                evidence so far, the number of evaluations and the efficiency.
+            checkpoint: where the run is kept from time to time, and from where it goes on.
         """
-        began = time.perf_counter()
         check_seed(seed)
         islands = np.arange(first_island, first_island + self.num_islands)
         with in_double_precision():
             term, count = likelihood_term(model, values, weight)
-            num_live = self.num_live // self.num_islands
+            num_live = live_in_first_run(self.num_live // self.num_islands, self.goal or "")
             position = draw_prior(model, seed, islands, num_live)
             move = find_move(self.moves, self.num_moves)
             host = host_likelihood(model, values, position)
@@ -168,35 +197,42 @@ class NestedSampling(BatchMethod):
             many = values is not None and num_rows(values) * model.dimension >= MANY_NUMBERS
             density = Density(model, term, host, many)
             try:
-                run = start_run(
-                    density,
+                kept = None if checkpoint is None else checkpoint.find(first_island)
+                run = NestedRun(
+                    Replacement.first(density, islands, move),
+                    seed,
+                    islands,
                     num_live,
-                    seed=seed,
-                    islands=islands,
-                    move=move,
-                    delete=self.delete,
-                    position=position,
+                    self.delete,
+                    self.goal or "",
                 )
-                run.complete(self._stop(), report)
+                if checkpoint is None or kept is None:
+                    run.begin(position)
+                else:
+                    with checkpoint.refusing():
+                        restore_run(run, *kept)
+                save = None if checkpoint is None else saver(run, checkpoint, first_island)
+                run.complete(self._stop(), report, save)
             except UnboundedError as error:
                 raise error.in_term(model, term) from None
-            return self._answer(run, count, time.perf_counter() - began)
+            return self._answer(run, count)
 
     def _stop(self) -> Stop:
         return Stop(
+            self.stop,
             self.remainder,
             math.inf if self.max_calls is None else self.max_calls,
             math.inf if self.time_limit is None else self.time_limit,
             # The little volume in which a thin run ends is out of reach for rejection.
             0.0 if self.moves == "prior" else self.thin,
-            THIN_SPAN,
         )
 
-    def _answer(self, run: NestedRun, num_observations: int, elapsed: float) -> NestedEvidence:
+    def _answer(self, run: NestedRun, num_observations: int) -> NestedEvidence:
         points, counts = run.points(), run.counts
         weighed = weigh_points(points, self.shrinkage, run.seed)
         # The evidence that was left when a run was cut short is part of its error.
-        cut_off = run.remainder() if run.ended else 0.0
+        is_short = bool(run.ended) and run.stage != ADDED
+        cut_off = run.remainder() if is_short else 0.0
         diagnostics: dict[str, Any] = {
             **weighed.diagnostics,
             "num_evaluations": run.density.num_calls,
@@ -208,18 +244,20 @@ class NestedSampling(BatchMethod):
             "num_undefined": counts.undefined,
             "moves_per_walk": int(np.median(counts.num_moves)) if counts.num_moves else 0,
             "remembered": float(np.mean(counts.remembered)) if counts.remembered else 0.0,
-            "efficiency": counts.walkers / max(counts.steps, 1),
+            "efficiency": run.efficiency(),
             "waited": counts.waited / max(counts.waited + counts.steps, 1),
             "remainder": run.remainder(),
             "cut_off": cut_off,
             "thin_gain": run.thin_gain,
         }
         dimension = run.density.model.dimension
-        flags = [*weighed.flags, *walk_flags(diagnostics, run.move.name, dimension)]
+        flags = [*weighed.flags, *walk_flags(diagnostics, run.replacement.move.name, dimension)]
         if run.ended:
-            early = run.ended == "interrupted"
-            flags.insert(0, Status.INTERRUPTED if early else Status.STOPPED_EARLY)
             diagnostics["ended"] = run.ended
+        if run.ended == "interrupted":
+            flags.insert(0, Status.INTERRUPTED)
+        elif is_short:
+            flags.insert(0, Status.STOPPED_EARLY)
         level = points.log_likelihood
         if np.all(level == level[0]):
             flags.insert(0, Status.FLAT)
@@ -233,7 +271,7 @@ class NestedSampling(BatchMethod):
             log_weights=weighed.log_weights,
             diagnostics=diagnostics,
             flags=tuple(flags),
-            elapsed=elapsed,
+            elapsed=run.elapsed,
         )
 
 

@@ -8,7 +8,7 @@ Higson et al. (2018), Bayesian Analysis 13:873-896.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,8 @@ class Points(NamedTuple):
     among: np.ndarray
     island: np.ndarray
 
-    def take(self, index: np.ndarray | slice) -> Points:
-        """Some of the points, by an index of the first axis."""
+    def take(self, index: Any) -> Points:
+        """Some of the points, by an index of NumPy."""
         return Points(*(leaf[index] for leaf in self))
 
     def along(self, order: np.ndarray) -> Points:
@@ -54,9 +54,17 @@ class Points(NamedTuple):
         """Points of islands x live points as one list."""
         return Points(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in self))
 
+    def islands(self, num_islands: int) -> Points:
+        """Points as one list, in the order of their islands, as islands x points."""
+        return Points(*(leaf.reshape(num_islands, -1, *leaf.shape[1:]) for leaf in self))
+
     def sorted(self) -> Points:
         """The points from the lowest to the highest."""
         return self.take(np.lexsort((self.tie, self.log_likelihood)))
+
+
+# Before a run has any.
+NO_POINTS = Points(*[np.empty((0, 0))] * len(Points._fields))
 
 
 def joined(pieces: Sequence[Points], axis: int = 0) -> Points:

@@ -12,6 +12,7 @@ import numpy as np
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
+from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.estimators.nested.merging import COLUMNS, COUNTS, weigh_points
 from weighbridge.estimators.nested.points import Points
 from weighbridge.plots.nested_run import plot_nested_run
@@ -25,13 +26,21 @@ if TYPE_CHECKING:
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
-class NestedEvidence(Evidence):
+class NestedEvidence(Evidence, Tabular):
     """The log evidence by nested sampling, with all points of its runs.
 
     ``samples`` and ``log_weights`` have one entry for each point, from the lowest likelihood to the
     highest. ``trace`` is a table of the points with the columns that anesthetic reads, ``logL``,
     ``logL_birth`` and ``nlive``, and with ``insertion``, ``log_volume`` and ``log_evidence``.
+    ``to_pandas()`` is a table of the weighted points. ``NestedEvidence.load`` reads what ``save``
+    wrote; loaded results can be merged.
     """
+
+    def _frame(self) -> Frame:
+        """All points with their weights, and the columns that anesthetic reads."""
+        names = ("logL", "logL_birth", "nlive", "insertion")
+        columns = {name: self.trace[name] for name in names if name in self.trace}
+        return Frame({**self.samples, "log_weight": self.log_weights, **columns})
 
     def plot_run(self, *, axes: Surface | None = None) -> Figure:
         """Live points, likelihood, posterior weight and evidence against the log volume.

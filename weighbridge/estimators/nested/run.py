@@ -6,76 +6,43 @@ directions, nothing else, so each is a valid run of its own.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from weighbridge.core import interrupts
-from weighbridge.core.errors import ModelError
-from weighbridge.core.random import Stream, random_key, random_numbers
+from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.types import Report
-from weighbridge.estimators.annealing.cloud import draw_cloud
-from weighbridge.estimators.nested.clusters import find_clusters
-from weighbridge.estimators.nested.insertion import sequential_ranks
-from weighbridge.estimators.nested.labelling import Labelling
-from weighbridge.estimators.nested.moves.by_name import Move
-from weighbridge.estimators.nested.moves.galilean import tuned
-from weighbridge.estimators.nested.moves.walk import Contour, Place
-from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
-from weighbridge.estimators.nested.prior_draws import draw_above
-from weighbridge.estimators.nested.scripts import draw_script, script_length
-from weighbridge.estimators.nested.tuning import Tuning, memory
-from weighbridge.estimators.nested.volumes import log_shrinkage
+from weighbridge.estimators.nested.allocation import (
+    BLOCKS,
+    FIRST_SHARE,
+    AddedBlock,
+    alive_at,
+    plan_block,
+)
+from weighbridge.estimators.nested.points import NO_POINTS, PRIOR_CONTOUR, Points, joined
+from weighbridge.estimators.nested.replacement import FIRST_WALKS, Counts, Replacement
+from weighbridge.estimators.nested.running_sum import NOTHING_YET, RunningSum
+from weighbridge.estimators.nested.starting import at_prior, check_start, draw_prior, lowest_first
+from weighbridge.estimators.nested.stopping import THIN_SPAN, Stop, span
 from weighbridge.estimators.nested.walkers import Density
 
-# Draws from the prior for each live point. The lowest die without being replaced: a draw costs one
-# evaluation, a walker many. Rejection down to the volume 1/8 in three halvings has 1 + 1 + 2 + 4
-# evaluations for each live point, the same number, and fewer live points on the way.
-PRIOR_DRAWS = 8
+# The stages of a run: all live points climb; past the stop a few of them go on, and if they find a
+# higher peak, all climb again; then points are added where they help most.
+CLIMBING, THIN, ADDED, DONE = STAGES = ("climbing", "thin", "added", "done")
+# How often a few points go on past the stop, and the gain (nats) above which the others follow.
+THIN_RUNS, LEAST_GAIN = 2, 0.1
 # The walk before the first batch has a number that no batch reaches.
 REFRESHING = 2**40
 # Rejection from the prior ends at this volume, where a new point costs 10,000 draws. It is a
 # function of the numbers of deaths alone, so the end does not depend on what was drawn.
 LEAST_PRIOR_VOLUME = -math.log(1e4)
-# A run whose log volume is below this has a likelihood that grows without end.
-LEAST_LOG_VOLUME, LEAST_FOR_EACH = -1000.0, -100.0
-
-
-class Stop(NamedTuple):
-    """When a run stops.
-
-    Attributes:
-        remainder: evidence (nats) that may be left in the live points.
-        max_calls: number of likelihood evaluations.
-        time_limit: seconds.
-        thin: share of the live points that goes on after the stop, to look for a higher peak.
-        thin_span: their log-likelihoods differ by less than this (nats) when they end.
-    """
-
-    remainder: float
-    max_calls: float
-    time_limit: float
-    thin: float
-    thin_span: float
-
-
-@dataclass
-class Counts:
-    """What walkers did, summed over batches."""
-
-    batches: int = 0
-    moves: int = 0
-    accepted: int = 0
-    stuck: int = 0
-    walkers: int = 0
-    steps: int = 0
-    waited: int = 0
-    undefined: int = 0
-    num_moves: list[int] = field(default_factory=list)
-    remembered: list[float] = field(default_factory=list)
+Save = Callable[[bool], None]
 
 
 @dataclass
@@ -83,347 +50,277 @@ class NestedRun:
     """Independent runs of nested sampling, side by side.
 
     Attributes:
-        density: prior and likelihood.
+        replacement: draws new points.
         seed, islands: name the random numbers.
-        move: how new points are made.
+        num_live: live points of an island when it begins.
         delete: share of the live points that a batch replaces.
+        goal: what added points shall help; none are added if empty.
         live: islands x live points.
+        stage: one of ``STAGES``.
+        resting: live points that do not move in this stage; none if ``None``.
         dead: points that are no longer live, in the order of their deaths.
+        sums: the evidence so far.
+        at_stop: the same where the few points began to go on alone.
+        log_evidence_at_stop: log evidence there.
+        num_thin: how often they did.
+        num_blocks: how often points were added.
+        num_planned: walkers of the whole run, if points are added.
+        until: log-likelihood up to which the points that are being added go.
         ended: why the run ended before its end; empty if it did not.
+        thin_gain: evidence (nats) that the few points found.
         left: least evidence that was left in the live points so far (nats).
-        labelling: of exchangeable components, if there are any.
+        elapsed: seconds.
     """
 
-    density: Density
+    replacement: Replacement
     seed: int
     islands: np.ndarray
-    move: Move
+    num_live: int
     delete: float
-    live: Points
-    tuning: Tuning
+    goal: str = ""
+    live: Points = NO_POINTS
+    stage: str = CLIMBING
+    resting: Points | None = None
     dead: list[Points] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
-    log_volume: float = 0.0
-    log_dead: float = -math.inf
+    sums: RunningSum = NOTHING_YET
+    at_stop: RunningSum = NOTHING_YET
+    log_evidence_at_stop: float = -math.inf
+    num_thin: int = 0
+    num_blocks: int = 0
+    num_planned: int = 0
+    until: float = math.inf
     ended: str = ""
     thin_gain: float = 0.0
     left: float = math.inf
-    labelling: Labelling | None = None
+    elapsed: float = 0.0
 
     # --- the algorithm ----------------------------------------------------------------------
 
-    def complete(self, stop: Stop, report: Report | None) -> None:
-        """Run until little evidence is left, then look further with a few of the points.
+    def begin(self, position: np.ndarray) -> None:
+        """Begin with draws from the prior; the lowest die until ``num_live`` are left.
 
-        If those find evidence that was missing, the others go on from where they stopped.
+        Args:
+            position: draws from the prior, islands x draws x coordinates.
         """
-        began = time.perf_counter()
-        if report is not None:
-            report(math.inf, self.log_evidence(), 0)
-        self._climb(stop, began, report, lambda: self.remainder() < stop.remainder)
-        for _ in range(2):
-            if self.ended or stop.thin <= 0:
-                break
-            before, volume, log_dead = self.log_evidence(), self.log_volume, self.log_dead
-            num_live = self.live.tie.shape[1]
-            few = max(2, round(stop.thin * num_live))
-            if few >= num_live:
-                break
-            chosen = self._generator(0, Stream.NESTED_RANKS).permutation(num_live)
-            resting = self.live.along(np.tile(chosen[few:], (len(self.islands), 1)))
-            self.live = self.live.along(np.tile(chosen[:few], (len(self.islands), 1)))
-            self._climb(stop, began, report, lambda: self.span() < stop.thin_span)
-            self.thin_gain = self.log_evidence() - before
-            self.dead.append(self.live.flat())
-            self.live = resting
-            if self.thin_gain < max(0.1, 5 * stop.remainder):
-                break
-            # A higher peak: the points that rested go on from the volume at which they stopped.
-            self.log_volume, self.log_dead = volume, log_dead
-            self._climb(stop, began, report, lambda: self.remainder() < stop.remainder)
-        if report is not None and not self.ended:
-            report(0.0, self.log_evidence(), self.density.num_calls)
+        generator = self._generator(2**32, Stream.NESTED_RANKS)
+        drawn = at_prior(self.density, position, self.islands, generator)
+        check_start(drawn.log_likelihood)
+        num_drawn = position.shape[1]
+        lowest, self.live = lowest_first(drawn, num_drawn - self.num_live)
+        if num_drawn > self.num_live:
+            self.sums = self.sums.after(lowest, num_drawn)
+        self.dead.append(lowest.flat())
 
-    def _climb(self, stop: Stop, began: float, report: Report | None, is_over: Any) -> None:
-        least = LEAST_LOG_VOLUME + LEAST_FOR_EACH * self.density.model.dimension
-        while not is_over():
-            if interrupts.is_due():
-                self.ended = "interrupted"
-            elif self.density.num_calls >= stop.max_calls:
-                self.ended = "max_calls"
-            elif time.perf_counter() - began >= stop.time_limit:
-                self.ended = "time_limit"
-            elif self.log_volume < least:
-                self.ended = "endless"
-            elif self.move.name == "prior" and self.log_volume < LEAST_PRIOR_VOLUME:
-                self.ended = "prior_too_wide"
-            if self.ended:
-                break
-            self.batch()
-            interrupts.keep()
-            if report is not None:
-                # A higher peak may raise it again; a bar should not go back.
-                self.left = min(self.left, self.remainder())
-                report(self.left, self.log_evidence(), self.density.num_calls)
+    def complete(self, stop: Stop, report: Report | None = None, save: Save | None = None) -> None:
+        """Run until little evidence is left, look further with a few of the points, add points.
+
+        Args:
+            stop: when to stop.
+            report: called with the evidence left in the live points (nats), the log evidence so
+                far, the number of evaluations and the share of them that gave a new point.
+            save: called after each batch, and with True when the run ends, also by an error: a
+                batch or a change of the stage that fails leaves the run as it was.
+        """
+        began, before = time.perf_counter(), self.elapsed
+        self.ended = ""
+        if report is not None:
+            report(math.inf, self.sums.log_evidence(self.live), 0, math.nan)
+        try:
+            while self.stage != DONE:
+                self.elapsed = before + time.perf_counter() - began
+                with self._whole_or_not():
+                    if self._stage_is_over(stop):
+                        self._next_stage(stop)
+                        continue
+                    self.ended = self._reason(stop, self.elapsed - before)
+                    if self.ended:
+                        break
+                    self.batch()
+                interrupts.keep()
+                self._tell(report)
+                if save is not None:
+                    save(False)
+        except interrupts.Interrupted:
+            self.ended = "interrupted"
+        except Exception:
+            if save is not None:
+                save(True)
+            raise
+        if save is not None:
+            save(True)
+        if report is not None and not self.ended:
+            report(0.0, self.log_evidence(), self.density.num_calls, self.efficiency())
+
+    def _stage_is_over(self, stop: Stop) -> bool:
+        if self.stage == CLIMBING:
+            return stop.is_spent(self.sums, self.live)
+        if self.stage == THIN:
+            return span(self.live) < THIN_SPAN
+        return bool(self.live.log_likelihood.min() >= self.until)
+
+    def _next_stage(self, stop: Stop) -> None:
+        num_live = self.live.tie.shape[1]
+        few = max(2, round(stop.thin * num_live))
+        goes_on = stop.thin > 0 and self.num_thin < THIN_RUNS and few < num_live
+        if self.stage == CLIMBING and goes_on:
+            self._go_on_with(few)
+            return
+        higher = False
+        if self.stage == THIN:
+            self.thin_gain = self.log_evidence() - self.log_evidence_at_stop
+            higher = self.thin_gain >= max(LEAST_GAIN, 5 * stop.remainder)
+        if self.resting is not None:
+            self.dead.append(self.live.flat())
+            self.live, self.resting = self.resting, None
+        if higher:
+            # The points that rested go on from the volume at which they stopped.
+            self.stage, self.sums = CLIMBING, self.at_stop
+        else:
+            self._add_points()
+
+    def _go_on_with(self, few: int) -> None:
+        """A few of the live points go on alone."""
+        num_live = self.live.tie.shape[1]
+        self.at_stop, self.log_evidence_at_stop = self.sums, self.log_evidence()
+        chosen = self._generator(0, Stream.NESTED_RANKS).permutation(num_live)
+        self.resting = self.live.along(np.tile(chosen[few:], (len(self.islands), 1)))
+        self.live = self.live.along(np.tile(chosen[:few], (len(self.islands), 1)))
+        self.stage, self.num_thin = THIN, self.num_thin + 1
+
+    def _add_points(self) -> None:
+        """Begin to add points between two contours, or end the run."""
+        if self.goal and not self.num_planned:
+            self.num_planned = round(self.counts.walkers / FIRST_SHARE)
+        budget = (self.num_planned - self.counts.walkers) / len(self.islands)
+        self.stage = DONE
+        if budget <= 0 or self.num_blocks >= BLOCKS:
+            return
+        least = 2 * self._num_new()
+        left = BLOCKS - self.num_blocks
+        block = plan_block(self.points(), self.goal, budget, left, least)
+        if block is None:
+            return
+        self.num_blocks += 1
+        added = self._from_prior(block) if block.contour == PRIOR_CONTOUR else self._at(block)
+        self.resting, self.live, self.until, self.stage = self.live, added, block.until, ADDED
+
+    def _from_prior(self, block: AddedBlock) -> Points:
+        """Further draws from the prior; the lowest die until as many are left as shall live."""
+        drawn = draw_prior(
+            self.density.model, self.seed, self.islands, block.num_live, self.num_blocks
+        )
+        generator = self._generator(self.num_blocks, Stream.NESTED_RANKS, 1)
+        points = at_prior(self.density, drawn, self.islands, generator)
+        level = np.where(np.isnan(points.log_likelihood), -np.inf, points.log_likelihood)
+        points = points._replace(log_likelihood=level)
+        lowest, live = lowest_first(points, level.shape[1] - block.num_live)
+        self.dead.append(lowest.flat())
+        return live
+
+    def _at(self, block: AddedBlock) -> Points:
+        """Points above a contour, by walkers from the points of the same island that live there."""
+        points = self.points()
+        alive = [
+            alive_at(points.take(points.island == island), block.contour) for island in self.islands
+        ]
+        contour = np.tile(block.contour, (len(self.islands), 1))
+        return self._draw(alive, contour, block.num_live, FIRST_WALKS)
 
     def refresh(self, position: np.ndarray, own: np.ndarray) -> None:
-        """Move all live points with the prior alone as the target, before the first of them dies.
-
-        Points that are draws from the prior, but not independent of each other, become so.
+        """Move all live points with the prior as the target, before the first of them dies.
 
         Args:
             position: the different points from which the live points were copied.
             own: for each live point, the index of the one that it is a copy of.
         """
-        starts = self.live.flat()
-        everywhere = Contour(np.full(len(own), PRIOR_CONTOUR[0]), np.zeros(len(own)))
         generator = self._generator(REFRESHING, Stream.NESTED_WALKS)
-        place = self._walk(starts, everywhere, position, own, generator)
-        moved = {n: v.reshape(getattr(self.live, n).shape) for n, v in place._asdict().items()}
-        self.live = self.live._replace(**moved)
+        self.live = self.replacement.refresh(self.live, position, own, generator)
 
     def batch(self) -> None:
         """Delete the lowest points of every island, and replace them."""
-        num_live = self.live.tie.shape[1]
-        num_new = max(1, min(round(self.delete * num_live), num_live - 1))
-        order = np.lexsort((self.live.tie, self.live.log_likelihood), axis=1)
-        lowest, survivors = (self.live.along(o) for o in np.split(order, [num_new], axis=1))
-        self._bury(lowest, num_live)
-        generator = self._generator(self.counts.batches, Stream.NESTED_WALKS)
-        # Every survivor is the start of equally many walkers, up to one: modes do not drift apart
-        # by the luck of the starts.
-        left = num_live - num_new
-        own = np.stack(
-            [
-                np.concatenate([generator.permutation(left) for _ in range(-(-num_new // left))])
-                for _ in self.islands
-            ]
-        )[:, :num_new]
-        starts = survivors.along(own)
-        contour = Contour(
-            *(np.repeat(leaf[:, -1], num_new) for leaf in (lowest.log_likelihood, lowest.tie))
-        )
-        index = (own + left * np.arange(len(self.islands))[:, None]).reshape(-1)
-        if self.move.name == "prior":
-            place = self._draw(lowest, generator)
-        else:
-            place = self._walk_labelled(survivors.flat(), contour, index, generator)
-        shape = (len(self.islands), num_new)
-        insertion, among = sequential_ranks(
-            (survivors.log_likelihood, survivors.tie),
-            (place.log_likelihood.reshape(shape), place.tie.reshape(shape)),
-        )
-        new = Points(
-            position=place.position.reshape(*shape, -1),
-            log_prior=place.log_prior.reshape(shape),
-            log_likelihood=place.log_likelihood.reshape(shape),
-            tie=place.tie.reshape(shape),
-            birth=contour.log_likelihood.reshape(shape),
-            birth_tie=contour.tie.reshape(shape),
-            insertion=insertion,
-            among=among,
-            island=starts.island,
-        )
-        self.live = joined([survivors, new], axis=1)
-        self.counts.batches += 1
-
-    def _walk_labelled(
-        self, survivors: Points, contour: Contour, own: np.ndarray, generator: np.random.Generator
-    ) -> Place:
-        """New points by walkers; with exchangeable components, in one labelling."""
-        labelling, density = self.labelling, self.density
-        if labelling is None:
-            return self._walk(survivors.take(own), contour, survivors.position, own, generator)
-        position = labelling.follow(survivors.position, survivors.log_likelihood)
-        density.walls = labelling.walls()
-        begun = labelling.begin(position[own], generator)
-        starts = survivors.take(own)._replace(position=begun, log_prior=density.log_prior(begun))
-        place = self._walk(starts, contour, position, own, generator)
-        ended = labelling.end(place.position, generator)
-        return place._replace(position=ended, log_prior=density.log_prior(ended))
-
-    def _walk(
-        self,
-        starts: Points,
-        contour: Contour,
-        position: np.ndarray,
-        own: np.ndarray,
-        generator: np.random.Generator,
-    ) -> Place:
-        """New points above the contour, by walkers from the starts."""
-        tuning, count = self.tuning, len(own)
-        clusters = find_clusters(position)
-        place = Place(starts.position, starts.log_prior, starts.log_likelihood, starts.tie)
-        left, longest = tuning.num_moves, script_length(tuning.num_moves, *place.position.shape)
-        accepted, steps = np.zeros(count, int), self.counts.steps
-        while left:
-            num_moves = min(left, longest)
-            script = draw_script(
-                self.move.name,
-                generator,
-                position,
-                clusters,
-                own,
-                tuning.step_size,
-                num_moves,
-                longest,
-            )
-            walked = self.density.walk(self.move.walk, place, contour, script, generator)
-            place, left = walked.place, left - num_moves
-            accepted += walked.num_accepted
-            self.counts.steps += walked.num_evaluations
-            self.counts.waited += walked.num_steps * count - walked.num_evaluations
-            self.counts.undefined += walked.num_undefined
-        self._learn(memory(starts, place, len(self.islands)), accepted, self.counts.steps - steps)
-        return place
-
-    def _draw(self, lowest: Points, generator: np.random.Generator) -> Place:
-        """New points above the contours, by rejection from the prior."""
-        contour = Contour(lowest.log_likelihood[:, -1], lowest.tie[:, -1])
-        num_new = lowest.tie.shape[1]
-        drawn = draw_above(self.density, contour, self.islands, num_new, generator)
-        count = num_new * len(self.islands)
-        counts = self.counts
-        counts.moves, counts.accepted = counts.moves + count, counts.accepted + count
-        counts.walkers += count
-        counts.steps += drawn.num_evaluations
-        counts.undefined += drawn.num_undefined
-        counts.num_moves.append(1)
-        return Place(*(leaf.reshape(count, *leaf.shape[2:]) for leaf in drawn.place))
-
-    def _learn(self, remembered: float, accepted: np.ndarray, num_evaluations: int) -> None:
-        """Count what the walkers did, and tune the next walk."""
-        counts, num_moves = self.counts, self.tuning.num_moves
-        counts.moves += num_moves * len(accepted)
-        counts.accepted += int(accepted.sum())
-        counts.stuck += int((accepted == 0).sum())
-        counts.walkers += len(accepted)
-        counts.num_moves.append(num_moves)
-        counts.remembered.append(remembered)
-        acceptance = float(accepted.mean()) / num_moves
-        step_size = self.tuning.step_size
-        self.tuning = self.tuning.after(
-            remembered, acceptance, self.density.model.dimension, self.move.num_moves
-        )
-        if self.move.name == "galilean":
-            # A reflected step has two evaluations.
-            reflected = num_evaluations / (num_moves * len(accepted)) - 1.0
-            self.tuning = self.tuning._replace(step_size=tuned(step_size, reflected))
-
-    # --- the evidence so far ------------------------------------------------------------------
-
-    def _bury(self, lowest: Points, num_live: int) -> None:
-        """Add the lowest points to the dead, and their shells to the evidence so far."""
-        nlive = num_live - np.arange(lowest.tie.shape[1])
-        shrink = log_shrinkage(nlive)
-        volumes = self.log_volume + np.cumsum(shrink)
-        shells = volumes - shrink + np.log(-np.expm1(shrink))
-        mean = _log_mean(lowest.log_likelihood, axis=0)
-        self.log_dead = float(np.logaddexp(self.log_dead, np.logaddexp.reduce(mean + shells)))
-        self.log_volume = float(volumes[-1])
+        num_live, num_new = self.live.tie.shape[1], self._num_new()
+        lowest, survivors = lowest_first(self.live, num_new)
+        contour = np.stack([lowest.log_likelihood[:, -1], lowest.tie[:, -1]], axis=1)
+        alive = [survivors.take(island) for island in range(len(self.islands))]
+        new = self._draw(alive, contour, num_new)
         self.dead.append(lowest.flat())
+        if self.stage != ADDED:
+            self.sums = self.sums.after(lowest, num_live)
+        self.live = joined([survivors, new], axis=1)
 
-    def log_live(self) -> float:
-        """Log of the evidence in the live points."""
-        return self.log_volume + float(_log_mean(self.live.log_likelihood.reshape(-1), axis=0))
+    def _draw(
+        self, alive: list[Points], contour: np.ndarray, num_new: int, num_walks: int = 1
+    ) -> Points:
+        """New points of every island, from those that are alive above the contours."""
+        generator = self._generator(self.counts.batches, Stream.NESTED_WALKS)
+        at_once = self._num_new()
+        return self.replacement.draw(alive, contour, num_new, generator, at_once, num_walks)
+
+    def _num_new(self) -> int:
+        """How many points of an island are replaced at once; added points share a program."""
+        adds = self.stage in (ADDED, DONE)
+        num_live = self.num_live if adds else int(self.live.tie.shape[1])
+        return max(1, min(round(self.delete * num_live), num_live - 1))
+
+    # --- where the run is ---------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        """What the walkers did so far."""
+        return self.replacement.counts
+
+    @property
+    def density(self) -> Density:
+        """Prior and likelihood."""
+        return self.replacement.density
+
+    def _reason(self, stop: Stop, seconds: float) -> str:
+        """Why the run ends here; empty if it goes on."""
+        if interrupts.is_due():
+            return "interrupted"
+        if self.replacement.move.walk is None and self.sums.log_volume < LEAST_PRIOR_VOLUME:
+            return "prior_too_wide"
+        dimension = self.density.model.dimension
+        return stop.reason(self.density.num_calls, seconds, self.sums.log_volume, dimension)
+
+    @contextlib.contextmanager
+    def _whole_or_not(self) -> Iterator[None]:
+        """A block that leaves the run as it was if it ends in an error or by Ctrl-C."""
+        with contextlib.ExitStack() as stack:
+            parts = (self, self.replacement, self.counts, self.density, self.replacement.labelling)
+            for part in parts:
+                if part is not None:
+                    stack.enter_context(restored_on_error(part))
+            yield
+
+    def _tell(self, report: Report | None) -> None:
+        if report is not None:
+            # A higher peak may raise it again; a bar should not go back.
+            self.left = min(self.left, self.remainder())
+            report(self.left, self.log_evidence(), self.density.num_calls, self.efficiency())
+
+    def _counted(self) -> Points:
+        """The live points that count for the evidence so far."""
+        if self.stage == ADDED and self.resting is not None:
+            return self.resting
+        return self.live
 
     def log_evidence(self) -> float:
         """Log evidence so far, live points included; a quick sum for reports and the stop."""
-        return float(np.logaddexp(self.log_dead, self.log_live()))
+        return self.sums.log_evidence(self._counted())
 
     def remainder(self) -> float:
         """How much the live points add to the log evidence of the dead ones (nats)."""
-        if self.log_dead == -math.inf:
-            return math.inf
-        return self.log_evidence() - self.log_dead
+        return self.sums.remainder(self._counted())
 
-    def span(self) -> float:
-        """Largest range of the log-likelihoods of the live points of an island."""
-        level = self.live.log_likelihood
-        lowest, highest = level.min(axis=1), level.max(axis=1)
-        finite = lowest > -np.inf
-        if not finite.all():
-            return math.inf
-        return float(np.max(highest - lowest))
+    def efficiency(self) -> float:
+        """Share of the evaluations by walkers that gave a new point."""
+        return self.counts.walkers / max(self.counts.steps, 1)
 
     def points(self) -> Points:
         """All points, dead and live."""
-        return joined([*self.dead, self.live.flat()])
+        resting = [] if self.resting is None else [self.resting.flat()]
+        return joined([*self.dead, self.live.flat(), *resting])
 
-    def _generator(self, batch: int, stream: Stream) -> np.random.Generator:
-        return random_numbers(self.seed, stream, int(self.islands[0]), batch)
-
-
-def start_run(
-    density: Density,
-    num_live: int,
-    *,
-    seed: int,
-    islands: np.ndarray,
-    move: Move,
-    delete: float,
-    position: np.ndarray,
-) -> NestedRun:
-    """Begin with draws from the prior; the lowest die until ``num_live`` are left.
-
-    Args:
-        density: prior and likelihood.
-        num_live: live points of an island.
-        seed: of the run.
-        islands: numbers of the islands.
-        move: how new points are made.
-        delete: share of the live points that a batch replaces.
-        position: draws from the prior, islands x draws x coordinates.
-    """
-    shape = position.shape[:2]
-    told = density.at(position.reshape(-1, position.shape[2]))
-    _check_start(told.log_likelihood)
-    generator = random_numbers(seed, Stream.NESTED_RANKS, int(islands[0]), 2**32)
-    drawn = Points(
-        position=position,
-        log_prior=told.log_prior.reshape(shape),
-        log_likelihood=told.log_likelihood.reshape(shape),
-        tie=generator.random(shape),
-        birth=np.full(shape, PRIOR_CONTOUR[0]),
-        birth_tie=np.full(shape, PRIOR_CONTOUR[1]),
-        insertion=np.full(shape, -1),
-        among=np.zeros(shape, int),
-        island=np.broadcast_to(islands[:, None], shape).copy(),
-    )
-    tuning = Tuning.first(position.shape[2], move.name == "random_walk")
-    if move.num_moves is not None:
-        tuning = tuning._replace(length=float(move.num_moves))
-    run = NestedRun(density, seed, islands, move, delete, drawn, tuning)
-    if density.model.exchangeable:
-        run.labelling = Labelling(density.model)
-    order = np.lexsort((drawn.tie, drawn.log_likelihood), axis=1)
-    spare = shape[1] - num_live
-    if spare:
-        run._bury(drawn.along(order[:, :spare]), shape[1])
-        run.live = drawn.along(order[:, spare:])
-    return run
-
-
-def draw_prior(model: Any, seed: int, islands: np.ndarray, num_live: int) -> np.ndarray:
-    """Draws from the prior: islands x draws x coordinates."""
-    return draw_cloud(model, random_key(seed), islands, PRIOR_DRAWS * num_live).position
-
-
-def _log_mean(values: np.ndarray, axis: int) -> np.ndarray:
-    return np.asarray(np.logaddexp.reduce(values, axis=axis) - math.log(values.shape[axis]))
-
-
-def _check_start(log_likelihood: np.ndarray) -> None:
-    """Refuse NaN at draws from the prior, and -inf at all of them."""
-    undefined = int(np.isnan(log_likelihood).sum())
-    if undefined:
-        raise ModelError(
-            f"The log-likelihood is not a number (NaN) for {undefined} prior draws. Check it for "
-            "log(0), 0/0 or overflow; it must return -inf where the density is zero."
-        )
-    if not np.isfinite(log_likelihood).any():
-        raise ModelError(
-            "The log-likelihood of these data is -inf for every prior draw: no parameter value "
-            "that was tried can have produced them. Check the support of the likelihood and the "
-            "scale of the data, or use more live points."
-        )
+    def _generator(self, batch: int, stream: Stream, part: int = 0) -> np.random.Generator:
+        return random_numbers(self.seed, stream, int(self.islands[0]), batch, part)

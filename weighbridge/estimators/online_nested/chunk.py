@@ -12,10 +12,13 @@ from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.weighted_reservoir import sample_weighted
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.nested.merging import weigh_points
-from weighbridge.estimators.nested.nested_sampling import THIN_SPAN, NestedSampling
+from weighbridge.estimators.nested.moves.by_name import find_move
+from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.nested.points import Points, num_live
-from weighbridge.estimators.nested.run import NestedRun, Stop, start_run
-from weighbridge.estimators.nested.tuning import DECORRELATED, Tuning
+from weighbridge.estimators.nested.replacement import Replacement
+from weighbridge.estimators.nested.run import NestedRun
+from weighbridge.estimators.nested.stopping import Stop
+from weighbridge.estimators.nested.tuning import AIM, Tuning
 from weighbridge.estimators.nested.volumes import linear_error, log_shrinkage, log_sums
 from weighbridge.estimators.nested.walkers import Density
 
@@ -91,21 +94,18 @@ def weigh_chunk(
     started = place.generator(OF_THE_SAMPLER)
     first = tuning is None
     position, own = (before.position, None) if first else _starts(before, size, place)
-    run = start_run(
-        density,
+    run = NestedRun(
+        Replacement.first(density, place.islands, find_move(settings.moves, settings.num_moves)),
+        int(started.integers(0, 2**63)),
+        place.islands,
         size,
-        seed=int(started.integers(0, 2**63)),
-        islands=place.islands,
-        moves=settings.moves,
-        fixed_moves=settings.num_moves,
-        delete=settings.delete,
-        position=position,
+        settings.delete,
     )
+    run.begin(position)
     if tuning is not None and own is not None:
-        run.tuning = tuning
+        run.replacement.tuning = tuning
         run.refresh(before.position[np.isfinite(before.log_weight)], own)
-    never = np.inf
-    run.complete(Stop(settings.remainder, never, never, settings.thin, THIN_SPAN), None)
+    run.complete(Stop(remainder=settings.remainder, thin=settings.thin))
     if run.ended == "interrupted":
         raise interrupts.Interrupted
     return _weigh(run, size, place)
@@ -117,8 +117,12 @@ def _tuning_after(run: NestedRun) -> Tuning:
     The last walks of a run are few, so their correlations are noise, and noise makes the number
     of moves grow: without end, if every chunk began where the one before ended.
     """
-    length = float(np.median(run.counts.num_moves)) if run.counts.num_moves else run.tuning.length
-    return run.tuning._replace(length=length, remembered=DECORRELATED)
+    length = (
+        float(np.median(run.counts.num_moves))
+        if run.counts.num_moves
+        else run.replacement.tuning.length
+    )
+    return run.replacement.tuning._replace(length=length, remembered=AIM)
 
 
 def _starts(cloud: Cloud, size: int, place: ChunkPlace) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from weighbridge.core.checks import require_counts
+from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined, combine_logs
 from weighbridge.core.thresholds import MAX_STREAMED_SPREAD
 from weighbridge.estimators.nested.merging import COUNTS
@@ -15,6 +16,9 @@ from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.run import OnlineNestedRun
 from weighbridge.estimators.protocols import SequentialMethod
 from weighbridge.models.model import Model
+
+# Moves that leave any density unchanged.
+MOVES = ("slice", "random_walk", "galilean")
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class OnlineNestedSampling(SequentialMethod):
         num_islands: independent runs.
         chunk_size: most rows of a chunk of a stream. In memory, a chunk has as many rows as all
             before it, and at least this many.
-        moves, num_moves, delete, remainder: as in ``NestedSampling``.
+        moves: "slice", "random_walk" or "galilean", as in ``NestedSampling``.
+        num_moves, delete, remainder: as in ``NestedSampling``.
 
     >>> import weighbridge as wb
     >>> data = wb.zoo.gaussian.simulate(60, seed=1)
@@ -75,6 +80,11 @@ class OnlineNestedSampling(SequentialMethod):
 
     def __post_init__(self) -> None:
         require_counts(self, "chunk_size")
+        if self.moves not in MOVES:
+            raise MethodError(
+                f"moves is one of {list(MOVES)} on a stream, not {self.moves!r}: the posterior of "
+                "earlier rows cannot be drawn from, and moves must leave it unchanged."
+            )
         self.engine()  # checks the other settings
 
     def engine(self) -> NestedSampling:

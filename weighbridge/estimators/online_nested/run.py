@@ -25,7 +25,7 @@ from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.ibis.row_store import Store
 from weighbridge.estimators.nested.merging import COUNTS, spread_of_runs, walk_flags
-from weighbridge.estimators.nested.run import draw_prior
+from weighbridge.estimators.nested.starting import draw_prior
 from weighbridge.estimators.nested.tuning import Tuning
 from weighbridge.estimators.nested.walkers import Density, refuse_infinite
 from weighbridge.estimators.online_nested.chunk import ChunkPlace, WeighedChunk, weigh_chunk
@@ -221,8 +221,9 @@ class OnlineNestedRun:
             Status.ISLANDS_DISAGREE: self._error()[1] < MIN_SPREAD_P_VALUE / 10,
         }
         raised = [flag for flag, is_so in found.items() if is_so]
-        walks = self.counts | {"remembered": self._memory()}
-        return (*raised, *walk_flags(walks, self.method.moves))
+        moves = {"remembered": self._memory(), "moves_per_walk": self.tuning.num_moves}
+        walked = walk_flags(self.counts | moves, self.method.moves, self.model.dimension)
+        return (*raised, *walked)
 
     def _memory(self) -> float:
         """Mean correlation between the likelihoods at the starts and the ends of walks."""
