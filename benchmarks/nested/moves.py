@@ -86,6 +86,11 @@ def main() -> None:
             print(name, *rows[-1][1:], sep=" | ", flush=True)
         known[name] = [row[1:] for row in rows]
         report.save("nested_moves", known)  # results survive an interruption
+        write(known)
+
+
+def write(known: dict[str, list[list[str]]]) -> None:
+    """Write the table so far."""
     rows = [[name, *row] for name in CHOSEN if name in known for row in known[name]]
     body = (
         report.table(HEADER, rows)
