@@ -97,8 +97,9 @@ def run_once(model: wb.Model, data: Any, method_name: str, seed: int) -> dict[st
     try:
         method = METHODS[method_name].build()
         result = wb.evidence(model, data, method, seed=seed, progress=False)
-    except wb.WeighbridgeError as error:
-        return {"failure": str(error).splitlines()[0]}
+    except (wb.WeighbridgeError, KeyError) as error:
+        # A KeyError is a defect; the other rows are measured all the same.
+        return {"failure": f"{type(error).__name__}: {error}".splitlines()[0]}
     return {
         "answer": result.log_evidence,
         "stated": result.std_error,
