@@ -13,9 +13,6 @@ from weighbridge.core.status import Status
 
 FAR = 20.0
 METHODS = ("smc", "thermodynamic", "ibis", "sgais")
-# With this seed one Gaussian is fitted to the quenched particles of both modes. Its importance
-# sample has few effective draws, and too large an error to call the second mode missed.
-BOTH_FITTED = ("sgais", 109)
 
 
 def log_likelihood(p, row):
@@ -59,8 +56,6 @@ def test_no_seed_is_sure_and_wrong(method):
     """Seeds that nothing was designed on. Where few islands found the mode, the error says so."""
     joined = 0
     for seed in range(100, 116):
-        if (method, seed) == BOTH_FITTED:
-            continue
         result = wb.evidence(MODEL, np.array([FAR]), method, seed=seed, progress=False)
         assert abs(result.log_evidence - exact()) < 4 * result.std_error
         assert Status.MASS_MISSED in result.flags or result.std_error > 0.1
@@ -69,11 +64,15 @@ def test_no_seed_is_sure_and_wrong(method):
 
 
 @pytest.mark.long
-@pytest.mark.xfail(strict=True, reason="sure and wrong: see BOTH_FITTED")
-def test_modes_that_one_gaussian_fits_are_joined():
-    method, seed = BOTH_FITTED
+@pytest.mark.parametrize(("method", "seed"), [("sgais", 109), ("sgais", 162), ("smc", 151)])
+def test_each_mode_has_its_own_gaussian(method, seed):
+    """With these seeds particles were quenched into both modes, many or a few.
+
+    One Gaussian for both had too few effective draws to call the second mode missed.
+    """
     result = wb.evidence(MODEL, np.array([FAR]), method, seed=seed, progress=False)
-    assert abs(result.log_evidence - exact()) < 4 * result.std_error
+    assert Status.MASS_MISSED in result.flags
+    assert abs(result.log_evidence - exact()) < 4 * result.std_error < 0.2
 
 
 @pytest.mark.long

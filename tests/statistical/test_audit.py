@@ -16,7 +16,7 @@ from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.bridging.bridge import Decision
 from weighbridge.estimators.bridging.gaussians import bridge_to_gaussians, fit_scores
-from weighbridge.estimators.second_look.audit import Audit, _importance, is_drifting
+from weighbridge.estimators.second_look.audit import Audit, _samples, is_drifting
 from weighbridge.estimators.second_look.joining import Mode, join
 from weighbridge.models.targets.total import Total
 
@@ -282,9 +282,9 @@ def test_the_gaussian_of_quenched_particles_is_scaled_back():
     position = np.random.default_rng(2).normal(size=(4, 256, 3)) / precision**0.5
     with jax.enable_x64(True):
         cloud = Cloud(jnp.asarray(position), jnp.zeros((4, 256)), jnp.zeros((4, 256), int))
-        log_evidence, error, ess, mode = _importance(
-            0, Path(model, (), Total(None)), cloud, None, True
-        )
+        whole, groups = _samples(0, Path(model, (), Total(None)), cloud, None, True)
+    assert groups == ()
+    log_evidence, error, ess, mode = whole
     exact = -1.5 * np.log(1 + 1 / 0.01)
     assert abs(log_evidence - exact) < 5 * error < 0.1
     # Half of the draws have the tails of a Student-t.

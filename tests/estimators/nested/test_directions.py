@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from weighbridge.estimators.clusters import find_clusters
 from weighbridge.estimators.nested import directions
-from weighbridge.estimators.nested.clusters import find_clusters
 from weighbridge.estimators.nested.directions import draw_directions
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import weighbridge as wb
 from weighbridge.core.compilation import in_double_precision
-from weighbridge.estimators.nested.clusters import find_clusters
+from weighbridge.estimators.clusters import find_clusters
 from weighbridge.estimators.nested.moves.by_name import WALKS, find_move
 from weighbridge.estimators.nested.moves.walk import Contour, Place
 from weighbridge.estimators.nested.prior_draws import draw_above

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weighbridge.estimators.nested.clusters import Cluster
+from weighbridge.estimators.clusters import Cluster
 
 # Lengths of brackets in standard deviations. A line through a ball that has unit variances is about
 # as long inside it as the shortest, in any number of dimensions.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weighbridge.estimators.nested.clusters import find_clusters
+from weighbridge.estimators.clusters import find_clusters
 from weighbridge.estimators.nested.insertion import sequential_ranks
 from weighbridge.estimators.nested.labelling import MoveLabelling
 from weighbridge.estimators.nested.moves.by_name import Move

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from weighbridge.estimators.nested.clusters import Cluster
+from weighbridge.estimators.clusters import Cluster
 from weighbridge.estimators.nested.directions import draw_directions, draw_steps
 from weighbridge.estimators.nested.moves.walk import Script
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from weighbridge.estimators.annealing.moves.walks import needs_gradient
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.reweighting import Settings
 from weighbridge.estimators.bridging.gaussians import Gaussian, log_densities, log_normal
+from weighbridge.estimators.clusters import POINTS_FOR_EACH, find_clusters
 from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, join
 
 # Stages of the random numbers: the path itself is stage 0.
@@ -40,6 +42,11 @@ QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 # Particles within this many nats of the best are in modes of the same height.
 SAME_HEIGHT = 3.0
 NUM_FITS = 3
+# Groups of quenched particles that are looked at, the largest first.
+MAX_GROUPS = 8
+# Particles are stragglers if a coordinate is this many median deviations from its median; of
+# normal coordinates one in two million is.
+STRAGGLING = 7.5
 # An importance sample is used if it has at least this many effective draws.
 ENOUGH_DRAWS = 30.0
 # Degrees of freedom of the Student-t for half of the draws: the tails of a Gaussian may be too
@@ -73,6 +80,7 @@ class Audit(NamedTuple):
         std_error: its standard error.
         ess: its effective draws; 0 if no Gaussian could be fitted.
         mode: its draws.
+        groups: importance samples of the groups of quenched particles, if there are several.
     """
 
     drift: np.ndarray | None
@@ -80,6 +88,7 @@ class Audit(NamedTuple):
     std_error: float
     ess: float
     mode: Mode
+    groups: tuple[Importance, ...] = ()
 
     def is_drifting(self, path: Combined) -> bool:
         """Whether the particles drifted by more than the path's stated error."""
@@ -93,10 +102,14 @@ class Audit(NamedTuple):
             islands: log evidence of each island.
             combine: combines the log evidences of islands, with an error.
         """
-        if self.ess < ENOUGH_DRAWS or not np.isfinite(islands).any():
+        if not np.isfinite(islands).any():
             return None
-        joined = join(self.mode, cloud, islands, combine)
-        return joined if joined.is_clear else None
+        samples = [(self.ess, self.mode), *((group.ess, group.mode) for group in self.groups)]
+        found = [
+            join(mode, cloud, islands, combine) for ess, mode in samples if ess >= ENOUGH_DRAWS
+        ]
+        clear = [joined for joined in found if joined.is_clear]
+        return max(clear, key=lambda joined: joined.gain, default=None)
 
     @property
     def diagnostics(self) -> dict[str, Any]:
@@ -155,9 +168,8 @@ def audit(
         return Audit(drift, *_nothing(path.model.dimension))
     # In one labelling, because one Gaussian cannot fit all labellings.
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
-    return Audit(
-        drift, *_importance(loop.seed, density or path, cloud, cell, needs_gradient(mover))
-    )
+    whole, groups = _samples(loop.seed, density or path, cloud, cell, needs_gradient(mover))
+    return Audit(drift, *whole, groups)
 
 
 def is_drifting(drift: np.ndarray, std_error: float) -> bool:
@@ -205,29 +217,79 @@ def _nothing(dimension: int) -> Importance:
     return Importance(-math.inf, math.nan, 0.0, none)
 
 
-def _importance(
+def _samples(
     seed: int, path: Path, cloud: Cloud, cell: Cell | None, differentiable: bool
-) -> Importance:
-    """Importance sampling from a Gaussian fitted to the particles at the highest power.
+) -> tuple[Importance, tuple[Importance, ...]]:
+    """Importance samples of the highest quenched particles: of all, and of their groups.
 
-    While it fits badly, the Gaussian is fitted again, to its own weighted draws. The result uses
-    new draws: half from the last Gaussian, half from a Student-t with the same centre and scale,
-    for the tails.
+    One Gaussian for two modes, or for a mode and a few stragglers, has so few effective draws that
+    no mode is clearly missed.
     """
     position = np.asarray(cloud.position)
     dimension = position.shape[-1]
     height = log_densities(path, position, differentiable=differentiable)[0]
     # Directions without information from the data vary as in the prior: half a nat each.
     highest = position[height >= height.max() - SAME_HEIGHT - 0.5 * dimension]
+    sample = partial(_importance, path, cell, position.shape, differentiable)
+    whole = sample(highest, random_numbers(seed, Stream.QUENCHING))
+    groups = [
+        sample(group, random_numbers(seed, Stream.QUENCHING, number))
+        for number, group in enumerate(_groups(highest), 1)
+    ]
+    return whole, tuple(groups)
+
+
+def _groups(highest: np.ndarray) -> list[np.ndarray]:
+    """The largest groups of particles without stragglers, if this is not simply all of them.
+
+    >>> near, far = np.random.default_rng(0).normal(size=(200, 1)), np.full((5, 1), 20.0)
+    >>> [len(group) for group in _groups(np.concatenate([near, far]))], _groups(near)
+    ([200], [])
+    >>> [len(group) for group in _groups(np.concatenate([near, near + 20.0]))]
+    [200, 200]
+    """
+    count, dimension = highest.shape
+    if count < 2 * POINTS_FOR_EACH * dimension:  # too few for two groups
+        return []
+    apart = np.abs(highest - np.median(highest, axis=0))
+    core = highest[np.all(apart <= STRAGGLING * np.median(apart, axis=0), axis=1)]
+    groups = [core[cluster.members] for cluster in find_clusters(core)] if len(core) else []
+    if len(groups) == 1 and len(core) == count:
+        return []
+    return sorted(groups, key=len, reverse=True)[:MAX_GROUPS]
+
+
+def _importance(
+    path: Path,
+    cell: Cell | None,
+    shape: tuple[int, ...],
+    differentiable: bool,
+    highest: np.ndarray,
+    numbers: np.random.Generator,
+) -> Importance:
+    """Importance sampling from a Gaussian fitted to particles at the highest power.
+
+    While it fits badly, the Gaussian is fitted again, to its own weighted draws. The result uses
+    new draws: half from the last Gaussian, half from a Student-t with the same centre and scale,
+    for the tails.
+
+    Args:
+        path: ends at the posterior.
+        cell: the cell of the labelling, if components may be permuted.
+        shape: islands x particles x coordinates: as many draws need no new program.
+        differentiable: whether the model has gradients.
+        highest: the particles, particles x coordinates.
+        numbers: random numbers.
+    """
+    dimension = shape[-1]
     nothing = _nothing(dimension)
     if len(np.unique(highest, axis=0)) < 2 * dimension + 2:
         return nothing
     mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))
-    numbers = random_numbers(seed, Stream.QUENCHING)
 
     def sample(gaussian: Gaussian, *, heavy: bool) -> Importance:
         centre, root = gaussian
-        noise, log_proposal = _proposed(numbers, position.shape, root, heavy=heavy)
+        noise, log_proposal = _proposed(numbers, shape, root, heavy=heavy)
         draws = centre + noise @ root.T
         log_weight = log_densities(path, draws, differentiable=differentiable)[0] - log_proposal
         if cell is not None:
@@ -251,7 +313,7 @@ def _importance(
         except np.linalg.LinAlgError:
             return nothing
         found = sample(gaussian, heavy=False)
-        if not 0.0 < found.ess <= 0.5 * position[..., 0].size or found.ess < dimension + 2:
+        if not 0.0 < found.ess <= 0.5 * shape[0] * shape[1] or found.ess < dimension + 2:
             break
         weight = np.exp(found.mode.log_weight - found.mode.log_weight.max())
         mean = weight @ found.mode.position / weight.sum()

@@ -1,4 +1,4 @@
-"""Clusters of live points, each with its own centre and covariance."""
+"""Clusters of points, each with its own centre and covariance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RIDGE = 1e-9
 
 
 class Cluster(NamedTuple):
-    """Some of the live points.
+    """Some of the points.
 
     Attributes:
         members: their indices.
@@ -35,8 +35,8 @@ def find_clusters(position: np.ndarray) -> list[Cluster]:
     """Split the points in two, again and again, while two Gaussians describe them better.
 
     A split by two-means is kept if it lowers the Bayesian information criterion of Gaussians with
-    full covariances: Pelleg & Moore (2000), X-means, ICML. The clusters only tune the moves, so a
-    poor split costs time and nothing else.
+    full covariances: Pelleg & Moore (2000), X-means, ICML. Clusters only tune moves and proposals,
+    so a poor split costs time and nothing else.
 
     Args:
         position: points x coordinates.
