@@ -27,7 +27,7 @@ NAMED = {
     "Summary": "name",
     "Table": "name",
 }
-COUNTED = {"Elpd", "Findings", "History", "Trace"}
+COUNTED = {"Elpd", "Findings", "History", "NestedEvidence", "Trace"}
 TEXTS = {"verdict", "status", "outcome", "found", "remedy", "finding"}
 
 

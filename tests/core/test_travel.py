@@ -25,6 +25,7 @@ NO_RESULTS = {
         "IBIS",
         "Keeping",
         "NestedSampling",
+        "OnlineNestedSampling",
         "Plan",
         "PriorSampling",
     ),

@@ -67,7 +67,7 @@ def test_published_steps_count_all_rows_seen(monkeypatch):
     plain = published.anneal
 
     def spy(*args, **kwargs):
-        seen.append(args[5:7])
+        seen.append(args[3:5])
         return plain(*args, **kwargs)
 
     monkeypatch.setattr(published, "anneal", spy)
