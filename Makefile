@@ -69,6 +69,9 @@ bench-weather: $(STAMP)
 bench-nested: $(STAMP) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.nested.accuracy
 	$(BIN)/python -m benchmarks.nested.calibration
+	$(BIN)/python -m benchmarks.nested.moves
+	$(BIN)/python -m benchmarks.nested.dynamic
+	$(BIN)/python -m benchmarks.nested.online
 	$(BIN)/python -m benchmarks.nested.growth
 	$(BIN)/python -m benchmarks.nested.documents
 	$(BIN)/python -m benchmarks.nested.documents --agreement

@@ -148,7 +148,7 @@ def measure(name: str, problem: str, data: Path, seeds: int, limits: Limits) -> 
 def warm_up(name: str, limits: Limits) -> str | None:
     """Import a tool once, to load its files into memory; returns the error, or None."""
     if not interpreter(TOOLS[name]).exists():
-        return f"{interpreter(TOOLS[name])} does not exist: make bench-peers installs it"
+        return f"{interpreter(TOOLS[name])} does not exist: make .venv-peers/.installed installs it"
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [str(interpreter(TOOLS[name])), "-c", f"import benchmarks.peers.{name}"],
