@@ -52,6 +52,26 @@ def test_added_points_on_plateaus():
         assert abs(result.log_evidence - exact) < 4.0 * result.std_error
 
 
+def spike_and_hill(p):
+    """The hill has 1 part in 2 of the mass; the spike is found by few islands or none."""
+    hill = -0.5 * jnp.sum((p["x"] + 2) ** 2)
+    return jnp.logaddexp(hill, math.log(400.0) - 0.5 * jnp.sum(((p["x"] - 3) / 0.05) ** 2))
+
+
+@pytest.mark.parametrize("goal", ["evidence", "posterior"])
+def test_islands_that_miss_a_spike_neither_end_nor_hold_up_the_run(goal):
+    box = {"x": dist.Uniform(-5, 5).expand([2]).to_event(1)}
+    model = wb.Model(box, total_log_likelihood=spike_and_hill)
+    for seed in (0, 1, 4, 5, 6):
+        result = wb.evidence(model, None, wb.NestedSampling(num_live=100, goal=goal), seed=seed)
+        assert math.isfinite(result.log_evidence)
+        assert result.diagnostics["num_evaluations"] < 1_000_000
+        # Without the spike log Z is that of the hill; with it, of both.
+        hill = math.log(2 * math.pi / 100)
+        assert hill - 4 * result.std_error < result.log_evidence
+        assert result.log_evidence < hill + math.log(2.0) + 4 * result.std_error
+
+
 def test_a_limit_of_calls_shortens_the_allocation_without_a_flag():
     method = wb.NestedSampling(num_live=200, num_moves=15, goal="posterior")
     whole = wb.evidence(MODEL, None, method, seed=2)

@@ -20,6 +20,7 @@ from weighbridge.weighing import resuming
 
 SMALL = wb.NestedSampling(num_live=100, num_moves=8)
 DYNAMIC = wb.NestedSampling(num_live=120, num_moves=8, goal="posterior")
+GALILEAN = wb.NestedSampling(num_live=100, moves="galilean")
 GAUSSIAN = wb.zoo.gaussian.model()
 ROWS = wb.zoo.gaussian.simulate(30, seed=1)
 
@@ -58,7 +59,9 @@ def require_same(one, other):
         np.testing.assert_array_equal(one.diagnostics[name], other.diagnostics[name])
 
 
-@pytest.mark.parametrize("method", [SMALL, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "method", [SMALL, DYNAMIC, GALILEAN], ids=["static", "dynamic", "galilean"]
+)
 def test_a_run_in_pieces_is_the_uninterrupted_run_to_the_bit(method, tmp_path):
     whole = wb.evidence(MODEL, None, method, seed=3)
     calls, file = whole.diagnostics["num_evaluations"], tmp_path / "run"
@@ -74,6 +77,16 @@ def test_a_run_in_pieces_is_the_uninterrupted_run_to_the_bit(method, tmp_path):
     # A finished run is read, not made again.
     again = wb.evidence(MODEL, None, method, seed=3, resume=file)
     require_same(again, whole)
+
+
+def test_a_run_by_rejection_in_pieces(tmp_path):
+    method = wb.NestedSampling(num_live=40, moves="prior")
+    whole = wb.evidence(GAUSSIAN, ROWS, method, seed=3)
+    calls = int(0.05 * whole.diagnostics["num_evaluations"])
+    some = dataclasses.replace(method, max_calls=calls)
+    found = wb.evidence(GAUSSIAN, ROWS, some, seed=3, resume=tmp_path / "run")
+    assert found.diagnostics["ended"] == "max_calls"
+    require_same(wb.evidence(GAUSSIAN, ROWS, method, seed=3, resume=tmp_path / "run"), whole)
 
 
 def test_a_run_stopped_by_ctrl_c_goes_on(tmp_path, monkeypatch):

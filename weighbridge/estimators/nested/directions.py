@@ -2,9 +2,10 @@
 
 The directions of a walker must not depend on where the walker is, or the moves would not leave
 their target unchanged. So every block of moves takes a cluster at random, and no pair has the
-walker's own starting point in it. A block is an orthonormal basis in the metric of the cluster: a
-walker moves along each of its directions once, and forgets its position faster than with directions
-that are independent of each other.
+walker's own starting point in it. (To the covariance of a cluster it is one of many points.) Most
+blocks are an orthonormal basis in the metric of the cluster: a walker moves along each of its
+directions once, and forgets its position faster than with directions that are independent of each
+other. The other blocks are differences of pairs of points.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ COLUMNS = {
     "island": "island",
 }
 # Diagnostics that are summed over merged results.
-COUNTS = ("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers")
+COUNTS = (
+    *("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers"),
+    "num_undefined",
+)
 
 
 class WeighedPoints(NamedTuple):

@@ -10,7 +10,7 @@ from weighbridge.estimators.clusters import find_clusters
 from weighbridge.estimators.nested.insertion import sequential_ranks
 from weighbridge.estimators.nested.labelling import MoveLabelling
 from weighbridge.estimators.nested.moves.by_name import Move
-from weighbridge.estimators.nested.moves.galilean import tuned
+from weighbridge.estimators.nested.moves.galilean import STEPS, tuned
 from weighbridge.estimators.nested.moves.walk import Contour, Place
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
 from weighbridge.estimators.nested.prior_draws import draw_above
@@ -62,6 +62,8 @@ class Replacement:
     def first(cls, density: Density, islands: np.ndarray, move: Move) -> Replacement:
         """Before the first walk."""
         tuning = Tuning.first(density.model.dimension, move.name == "random_walk")
+        if move.name == "galilean":
+            tuning = tuning.with_floor(2.0 * STEPS)
         if move.num_moves is not None:
             tuning = tuning._replace(length=float(move.num_moves))
         labelling = MoveLabelling(density.model) if density.model.exchangeable else None
@@ -166,6 +168,7 @@ class Replacement:
         counts.steps += drawn.num_evaluations
         counts.undefined += drawn.num_undefined
         counts.num_moves.append(1)
+        counts.remembered.append(0.0)
         birth, birth_tie = (np.repeat(leaf[:, None], num_new, axis=1) for leaf in contour.T)
         none = np.zeros(shape, int)
         island = np.repeat(self.islands[:, None], num_new, axis=1)

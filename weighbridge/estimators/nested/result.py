@@ -100,7 +100,11 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
     }
     summed = {n: sum(r.diagnostics[n] for r in results) for n in COUNTS}
     found = first.diagnostics | weighed.diagnostics | summed
-    found["remainder"] = max(r.diagnostics["remainder"] for r in results)
+    for name in ("remainder", "cut_off", "thin_gain"):
+        found[name] = max(r.diagnostics[name] for r in results)
+    walkers = [max(r.diagnostics["num_walkers"], 1) for r in results]
+    for name in ("moves_per_walk", "remembered", "efficiency", "waited"):
+        found[name] = float(np.average([r.diagnostics[name] for r in results], weights=walkers))
     judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
     kept = [flag for r in results for flag in r.flags if flag not in judged]
     base = {name: getattr(first, name) for name in ("num_observations", "method", "fingerprint")}

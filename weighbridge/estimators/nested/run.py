@@ -29,12 +29,14 @@ from weighbridge.estimators.nested.points import NO_POINTS, PRIOR_CONTOUR, Point
 from weighbridge.estimators.nested.replacement import FIRST_WALKS, Counts, Replacement
 from weighbridge.estimators.nested.running_sum import NOTHING_YET, RunningSum
 from weighbridge.estimators.nested.starting import at_prior, check_start, draw_prior, lowest_first
-from weighbridge.estimators.nested.stopping import THIN_SPAN, Stop, span
+from weighbridge.estimators.nested.stopping import THIN_SPAN, Stop, has_arrived, spans
 from weighbridge.estimators.nested.walkers import Density
 
 # The stages of a run: all live points climb; past the stop a few of them go on, and if they find a
 # higher peak, all climb again; then points are added where they help most.
 CLIMBING, THIN, ADDED, DONE = STAGES = ("climbing", "thin", "added", "done")
+# Added points start at a contour where at least this share of the live points lives.
+LEAST_ALIVE = 0.25
 # How often a few points go on past the stop, and the gain (nats) above which the others follow.
 THIN_RUNS, LEAST_GAIN = 2, 0.1
 # The walk before the first batch has a number that no batch reaches.
@@ -155,8 +157,8 @@ class NestedRun:
         if self.stage == CLIMBING:
             return stop.is_spent(self.sums, self.live)
         if self.stage == THIN:
-            return span(self.live) < THIN_SPAN
-        return bool(self.live.log_likelihood.min() >= self.until)
+            return bool(spans(self.live).max() < THIN_SPAN)
+        return has_arrived(self.live, self.until)
 
     def _next_stage(self, stop: Stop) -> None:
         num_live = self.live.tie.shape[1]
@@ -182,7 +184,7 @@ class NestedRun:
         """A few of the live points go on alone."""
         num_live = self.live.tie.shape[1]
         self.at_stop, self.log_evidence_at_stop = self.sums, self.log_evidence()
-        chosen = self._generator(0, Stream.NESTED_RANKS).permutation(num_live)
+        chosen = self._generator(self.num_thin, Stream.NESTED_RANKS).permutation(num_live)
         self.resting = self.live.along(np.tile(chosen[few:], (len(self.islands), 1)))
         self.live = self.live.along(np.tile(chosen[:few], (len(self.islands), 1)))
         self.stage, self.num_thin = THIN, self.num_thin + 1
@@ -201,7 +203,14 @@ class NestedRun:
         if block is None:
             return
         self.num_blocks += 1
-        added = self._from_prior(block) if block.contour == PRIOR_CONTOUR else self._at(block)
+        points = self.points()
+        alive = [
+            alive_at(points.take(points.island == island), block.contour) for island in self.islands
+        ]
+        # An island that never came so high has no points there to start from.
+        reached = min(len(own.tie) for own in alive) >= LEAST_ALIVE * self.num_live
+        from_prior = block.contour == PRIOR_CONTOUR or not reached
+        added = self._from_prior(block) if from_prior else self._at(block, alive)
         self.resting, self.live, self.until, self.stage = self.live, added, block.until, ADDED
 
     def _from_prior(self, block: AddedBlock) -> Points:
@@ -217,12 +226,8 @@ class NestedRun:
         self.dead.append(lowest.flat())
         return live
 
-    def _at(self, block: AddedBlock) -> Points:
+    def _at(self, block: AddedBlock, alive: list[Points]) -> Points:
         """Points above a contour, by walkers from the points of the same island that live there."""
-        points = self.points()
-        alive = [
-            alive_at(points.take(points.island == island), block.contour) for island in self.islands
-        ]
         contour = np.tile(block.contour, (len(self.islands), 1))
         return self._draw(alive, contour, block.num_live, FIRST_WALKS)
 

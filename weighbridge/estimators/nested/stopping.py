@@ -64,10 +64,20 @@ class Stop(NamedTuple):
         return ""
 
 
-def span(live: Points) -> float:
-    """Largest range of the log-likelihoods of the live points of an island."""
+def spans(live: Points) -> np.ndarray:
+    """Range of the log-likelihoods of the live points of each island; inf with one at -inf."""
     level = live.log_likelihood
     lowest, highest = level.min(axis=1), level.max(axis=1)
-    if not np.isfinite(lowest).all():
-        return math.inf
-    return float(np.max(highest - lowest))
+    finite = np.isfinite(lowest)
+    return np.where(finite, highest - np.where(finite, lowest, 0.0), math.inf)
+
+
+def has_arrived(live: Points, until: float) -> bool:
+    """Whether every island is above a log-likelihood, or at its own highest peak.
+
+    >>> live = Points(*[np.array([[3.0, 4.0], [1.0, 1.05]])] * 9)
+    >>> has_arrived(live, 3.0), has_arrived(live, 3.5)
+    (True, False)
+    """
+    above = live.log_likelihood.min(axis=1) >= until
+    return bool(np.all(above | (spans(live) < THIN_SPAN)))

@@ -52,6 +52,11 @@ class Tuning(NamedTuple):
         floor = (FLOOR + FLOOR_FOR_EACH * dimension) * (WALKS_FLOOR if walks else 1)
         return Tuning(floor, 2.4 / math.sqrt(dimension), AIM, floor)
 
+    def with_floor(self, least: float) -> Tuning:
+        """The settings with at least this many moves."""
+        floor = max(self.floor, least)
+        return self._replace(length=max(self.length, floor), floor=floor)
+
     def after(
         self, remembered: float, acceptance: float, dimension: int, fixed: int | None
     ) -> Tuning:

@@ -75,7 +75,7 @@ class OnlineNestedSampling(SequentialMethod):
     remainder: float = 0.01
 
     name: ClassVar[str] = "online_nested"
-    counts: ClassVar[tuple[str, ...]] = (*COUNTS, "num_undefined", "num_chunks")
+    counts: ClassVar[tuple[str, ...]] = (*COUNTS, "num_chunks")
     disagreement: ClassVar[float] = MAX_STREAMED_SPREAD
 
     def __post_init__(self) -> None:

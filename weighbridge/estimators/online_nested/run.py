@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 
 # What is counted: sums over chunks.
-COUNTED = (*COUNTS, "num_undefined", "num_walks", "num_flat", "num_chunks", "num_early")
+COUNTED = (*COUNTS, "num_walks", "num_flat", "num_chunks", "num_early")
 
 
 class OnlineNestedRun:

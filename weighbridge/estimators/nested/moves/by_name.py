@@ -60,6 +60,8 @@ def find_move(moves: str | SGHMC, num_moves: int | None) -> Move:
         return Move("sghmc", walk, num_moves or PUBLISHED_STEPS)
     if not isinstance(moves, str) or moves not in WALKS:
         raise MethodError(f"moves is one of {list(WALKS)} or a wb.SGHMC, not {moves!r}.")
+    if moves == "prior" and num_moves is not None:
+        raise MethodError('moves="prior" draws from the prior: leave out num_moves.')
     return Move(
         moves, WALKS[moves], PUBLISHED_STEPS if moves == "sghmc" and not num_moves else num_moves
     )
