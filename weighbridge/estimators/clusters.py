@@ -84,7 +84,11 @@ def _split(points: np.ndarray) -> np.ndarray | None:
     # Two clusters make the distribution along the line between them flat: low kurtosis.
     axes = np.linalg.eigh(np.cov(points.T).reshape(dimension, dimension))[1].T[::-1]
     lines = np.concatenate([white.T, ((points - points.mean(axis=0)) @ axes[:3].T).T])
-    lines = lines / np.maximum(lines.std(axis=1, keepdims=True), 1e-300)
+    lines = lines - lines.mean(axis=1, keepdims=True)
+    spread = lines.std(axis=1, keepdims=True)
+    lines = lines[spread[:, 0] > 0] / spread[spread[:, 0] > 0]
+    if not len(lines):
+        return None
     line = lines[np.argmin(np.mean(lines**4, axis=1))]
     first = line > 0
     for _ in range(LLOYD):
