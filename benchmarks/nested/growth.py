@@ -26,7 +26,7 @@ from benchmarks.nested.problems import correlated
 from benchmarks.weather import memory
 from weighbridge.estimators.nested.merging import COUNTS, weigh_points
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points
-from weighbridge.estimators.nested.result import NestedEvidence
+from weighbridge.estimators.nested.result import AVERAGED, LARGEST, NestedEvidence
 
 NAME = "nested_growth"
 LIVE = (125, 500, 2_000, 8_000)
@@ -116,7 +116,11 @@ def as_result(points: Points, seed: int) -> NestedEvidence:
         trace=weighed.trace,
         samples={"x": points.log_likelihood[weighed.order]},
         log_weights=weighed.log_weights,
-        diagnostics={**weighed.diagnostics, **counts, "remainder": 0.0, "cut_off": 0.0},
+        diagnostics={
+            **weighed.diagnostics,
+            **counts,
+            **dict.fromkeys((*LARGEST, *AVERAGED), 0.0),
+        },
         flags=tuple(weighed.flags),
         elapsed=0.0,
     )

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from weighbridge.plots.surface import Surface
 
+# Diagnostics of a merged result that are the largest of its parts, or their mean over walkers.
+LARGEST = ("remainder", "cut_off", "thin_gain")
+AVERAGED = ("moves_per_walk", "remembered", "efficiency", "waited")
+
 
 @travels()
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,10 +104,10 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
     }
     summed = {n: sum(r.diagnostics[n] for r in results) for n in COUNTS}
     found = first.diagnostics | weighed.diagnostics | summed
-    for name in ("remainder", "cut_off", "thin_gain"):
+    for name in LARGEST:
         found[name] = max(r.diagnostics[name] for r in results)
     walkers = [max(r.diagnostics["num_walkers"], 1) for r in results]
-    for name in ("moves_per_walk", "remembered", "efficiency", "waited"):
+    for name in AVERAGED:
         found[name] = float(np.average([r.diagnostics[name] for r in results], weights=walkers))
     judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
     kept = [flag for r in results for flag in r.flags if flag not in judged]
