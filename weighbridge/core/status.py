@@ -122,6 +122,14 @@ class Status(enum.Enum):
         "Check that the log-likelihood is not rounded or nearly constant on thin sets; use more "
         "moves (num_moves) or more live points (num_live).",
     )
+    FEW_LIVE_POINTS = (
+        "few live points",
+        "nested sampling has fewer than ten live points for each of many parameters. Their "
+        "covariance, which shapes the moves, is poorly known, new points stay near their starts, "
+        "and the log evidence is likely to be too high by more than its error",
+        "Use more live points (num_live at least ten times the number of parameters), or more "
+        "moves (num_moves five times that number), or compare with wb.SMC().",
+    )
     STOPPED_EARLY = (
         "stopped early",
         "nested sampling was stopped by max_calls or time_limit, because the likelihood grows "

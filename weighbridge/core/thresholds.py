@@ -52,6 +52,9 @@ MIN_SPREAD_P_VALUE = 0.01
 # walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
 MIN_NESTED_EXTRA_MOVES = 1
+# FEW_LIVE_POINTS: nested sampling of more parameters than this needs this many live points for
+# each of them.
+MANY_NESTED_PARAMETERS, MIN_POINTS_FOR_EACH = 10, 10
 # WALKERS_STUCK: share of the walkers of nested sampling that did not move at all.
 MAX_NESTED_STUCK = 0.01
 # LOW_ACCEPTANCE: share of the moves of nested sampling that changed the position.

@@ -10,6 +10,7 @@ import pytest
 import weighbridge as wb
 from weighbridge.core.status import Status
 from weighbridge.estimators.nested import stopping
+from weighbridge.estimators.nested.merging import walk_flags
 
 # Twelve comparisons of this file: a bound of 4 errors has a false-alarm rate of 1 in 1,000.
 BOUND = 4.0
@@ -281,3 +282,15 @@ def test_one_move_is_too_few():
     for seed in (0, 1):
         result = wb.evidence(box(3, 10.0, normal), None, small(num_moves=1), seed=seed)
         assert Status.TOO_FEW_MOVES in result.flags
+
+
+def test_few_live_points_for_many_parameters_are_flagged():
+    walks = {"num_walkers": 100, "num_stuck": 0, "remembered": 0.0, "moves_per_walk": 200}
+    walked = walks | {"num_moves": 20_000, "num_accepted": 20_000}
+    few = Status.FEW_LIVE_POINTS
+    assert walk_flags(walked, "slice", 100, 500) == [few]
+    assert walk_flags(walked, "galilean", 44, 400) == [few]
+    assert walk_flags(walked, "slice", 100, 1_000) == []
+    assert walk_flags(walked, "slice", 10, 40) == []
+    # Rejection needs no shape.
+    assert walk_flags(walked, "prior", 100, 40) == []

@@ -10,11 +10,13 @@ import numpy as np
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
+    MANY_NESTED_PARAMETERS,
     MAX_NESTED_MEMORY,
     MAX_NESTED_STUCK,
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
     MIN_NESTED_EXTRA_MOVES,
+    MIN_POINTS_FOR_EACH,
     MIN_SPREAD_P_VALUE,
 )
 from weighbridge.estimators.nested.insertion import insertion_test
@@ -44,6 +46,10 @@ COUNTS = (
     *("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers"),
     "num_undefined",
 )
+
+
+# Moves in the metric of the live points.
+SHAPED_MOVES = ("slice", "random_walk", "galilean")
 
 
 class WeighedPoints(NamedTuple):
@@ -154,9 +160,21 @@ def spread_of_runs(separate: np.ndarray, errors: np.ndarray) -> tuple[float, flo
     return p_value, math.sqrt(square / degrees) if p_value < MIN_SPREAD_P_VALUE else 1.0
 
 
-def walk_flags(diagnostics: dict[str, Any], moves: str, dimension: int) -> list[Status]:
-    """Flags for walkers that hardly moved."""
+def walk_flags(
+    diagnostics: dict[str, Any], moves: str, dimension: int, num_live: int
+) -> list[Status]:
+    """Flags for walkers that hardly moved, and for too few live points to shape their moves.
+
+    Args:
+        diagnostics: what the walkers did.
+        moves: name of the move.
+        dimension: number of coordinates.
+        num_live: live points of all islands that share the moves.
+    """
     flags = []
+    needed = MIN_POINTS_FOR_EACH * dimension
+    if moves in SHAPED_MOVES and dimension > MANY_NESTED_PARAMETERS and num_live < needed:
+        flags.append(Status.FEW_LIVE_POINTS)
     walkers = max(diagnostics["num_walkers"], 1)
     if diagnostics["num_stuck"] / walkers > MAX_NESTED_STUCK:
         flags.append(Status.WALKERS_STUCK)

@@ -250,8 +250,11 @@ class NestedSampling(ResumableMethod):
             "cut_off": cut_off,
             "thin_gain": run.thin_gain,
         }
-        dimension = run.density.model.dimension
-        flags = [*weighed.flags, *walk_flags(diagnostics, run.replacement.move.name, dimension)]
+        dimension, shared = run.density.model.dimension, run.num_live * len(run.islands)
+        flags = [
+            *weighed.flags,
+            *walk_flags(diagnostics, run.replacement.move.name, dimension, shared),
+        ]
         if run.ended:
             diagnostics["ended"] = run.ended
         if run.ended == "interrupted":

@@ -222,7 +222,9 @@ class OnlineNestedRun:
         }
         raised = [flag for flag, is_so in found.items() if is_so]
         moves = {"remembered": self._memory(), "moves_per_walk": self.tuning.num_moves}
-        walked = walk_flags(self.counts | moves, self.method.moves, self.model.dimension)
+        walked = walk_flags(
+            self.counts | moves, self.method.moves, self.model.dimension, self.method.num_live
+        )
         return (*raised, *walked)
 
     def _memory(self) -> float:
