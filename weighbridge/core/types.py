@@ -13,8 +13,8 @@ Array = jax.Array
 
 PyTree = Any
 
-# A progress callback of three numbers: usually the power reached (1 is the end), log Z so far, and
-# the number of steps; see ``BatchMethod.report_to``.
+# A progress callback: usually of the power reached (1 is the end), log Z so far, and the number of
+# steps; a method may have other numbers, see ``BatchMethod.report_to``.
 Report = Callable[..., None]
 
 
