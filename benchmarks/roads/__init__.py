@@ -1,0 +1,1 @@
+"""Roads to the evidence other than tempering: bridges, Laplace, importance sampling, ratios."""

@@ -1,0 +1,1 @@
+"""The evidence from the modes of the posterior: Laplace's method, and finding the modes."""

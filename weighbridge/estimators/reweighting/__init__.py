@@ -1,0 +1,1 @@
+"""Weighted draws from a proposal: their evidence, its error and when not to believe it."""
