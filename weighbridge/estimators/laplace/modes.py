@@ -11,6 +11,7 @@ import numpy as np
 
 from weighbridge.core.errors import ModelError
 from weighbridge.core.random import Stream, random_key, random_numbers
+from weighbridge.core.thresholds import MAX_UNSEEN_MODES
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.climbing import climb
@@ -36,6 +37,9 @@ SAME_MODE = 0.1
 LEAST_SHARE = 0.01
 # Share of a proposal that is divided evenly over the modes, whatever their masses seem to be.
 EVENLY = 0.1
+# While more than this share of the climbs were the only one to find their mode, there are further
+# ones, up to so many times as many.
+MOST_BATCHES = 16
 # Draws by which components are labelled; equal components differ by less than this, in spreads.
 LABEL_DRAWS, EQUAL = 256, 1e-3
 
@@ -77,6 +81,11 @@ class Modes(NamedTuple):
         width = 0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + log_root
         return np.asarray(self.log_density + width + self.log_copies)
 
+    @property
+    def unseen(self) -> float:
+        """Probability that another climb would end at a mode that is not among these."""
+        return unseen_share(self.log_mass, self.found_by, self.num_starts)
+
     def mixture(self, freedom: float = math.inf) -> Mixture:
         """A mixture with a component at each mode, as a proposal.
 
@@ -107,11 +116,13 @@ def find_modes(
     A likelihood on the host has no gradient: then Nelder-Mead climbs, and derivatives are finite
     differences; this is refused in more than 12 dimensions.
 
-    A mode that attracts no start is not found, and nothing can show this.
+    If many modes were found by a single climb, there are probably others, and there are further
+    climbs, up to 16 times as many; ``unseen`` is what is left. A mode that attracts hardly any
+    start is not found, and nothing can show this.
 
     Args:
         density: the unnormalised log posterior.
-        num_starts: number of climbs.
+        num_starts: number of climbs at first.
         seed: the same seed gives the same starts.
         chart: other coordinates whose density has the modes; the result is in unconstrained ones.
         report: called with the share of the work that is done.
@@ -126,40 +137,36 @@ def find_modes(
     """
     model, chart = density.model, Chart() if chart is None else chart
     before = density.num_evaluations
-    draws = _prior_draws(model, seed)
+    draws = _prior_draws(model, seed, 0)
     scale = _spread(draws)
     chart.check(model, draws[:16])
     hill = hill_of(density, chart, scale)
-    starts = _choose(hill, draws, num_starts)
-    if hill.has_gradient:
-        ends, evaluations = climb(chart, density.path, starts, scale, report)
-    else:
-        ends, evaluations = _climb_on_host(hill, starts, scale), 0
-    # A climb that could not begin to move is still a start; nothing lower than it is lost.
-    heights = hill.heights(ends)
-    ends = ends[np.argsort(-heights, kind="stable")][: int(np.isfinite(heights).sum())]
-    if not len(ends):
+    found, evaluations, num_climbs = Range(hill, model, scale), 0, 0
+    for batch in range(MOST_BATCHES):
+        if batch:
+            draws = _prior_draws(model, seed, batch)
+        starts = _choose(hill, draws, num_starts)
+        if len(starts) and hill.has_gradient:
+            ends, taken = climb(chart, density.path, starts, scale, report)
+            evaluations += taken
+        else:
+            ends = _climb_on_host(hill, starts, scale)
+        found.add(ends, seed)
+        num_climbs += len(starts)
+        if num_climbs and found.unseen(num_climbs) <= MAX_UNSEEN_MODES:
+            break
+    if not found.summits:
         raise ModelError(
             "The density is zero, or not a number, at every prior draw that was tried, so no mode "
             "can be found. Check the log-likelihood, and the scale of the data."
         )
-    if not model.exchangeable:
-        summits, found_by = _summits(hill, model, ends, scale)
-        cell = None
-    else:
-        # First in the labelling of the best end, then in that of the best mode and its spread.
-        first = find_reference(model, ends[:1], 0)
-        top = ascend(hill, ends[0], scale, model.bounded)
-        reference = _reference(model, top, first, seed)
-        summits, found_by = _summits(hill, model, relabelled(model, ends, reference), scale)
-        cell = Cell(model, reference)
-    return _modes(
-        summits, found_by, cell, len(starts), evaluations + density.num_evaluations - before
-    )
+    evaluations += density.num_evaluations - before
+    return found.modes(num_climbs, evaluations)
 
 
-def _prior_draws(model: Model, seed: int) -> np.ndarray:
-    key = random_key(int(random_numbers(seed, Stream.MODE_STARTS).integers(2**63)))
+def _prior_draws(model: Model, seed: int, batch: int) -> np.ndarray:
+    numbers = random_numbers(seed, Stream.MODE_STARTS, batch)
+    key = random_key(int(numbers.integers(2**63)))
     return np.asarray(draw_positions(model, key, NUM_DRAWS))
 
 
@@ -184,35 +191,9 @@ def _climb_on_host(hill: Hill, starts: np.ndarray, scale: np.ndarray) -> np.ndar
     return np.array([polish(problem, start, scale)[0] for start in starts])
 
 
-def _summits(
-    hill: Hill, model: Model, ends: np.ndarray, scale: np.ndarray
-) -> tuple[list[Summit], list[int]]:
-    """The different summits, and how many climbs ended at each; the ends are in order of height."""
-    bounded, found_by = model.bounded, Counter[int]()
-    found: list[Summit] = []
-
-    def known(position: np.ndarray) -> int | None:
-        for number, summit in enumerate(found):
-            near = SAME_MODE if summit.kind is Kind.MODE else 1.0
-            if summit.distance(position[None])[0] < near:
-                return number
-        return None
-
-    for end in ends:
-        number = known(end)
-        if number is None:
-            summit = ascend(hill, end, scale, bounded)
-            number = known(summit.position)
-            if number is None:
-                number = len(found)
-                found.append(summit)
-        found_by[number] += 1
-    return found, [found_by[number] for number in range(len(found))]
-
-
 def _reference(model: Model, top: Summit, first: Reference, seed: int) -> Reference:
     """The labelling of a mode, with the spreads of draws around it."""
-    numbers = random_numbers(seed, Stream.MODE_STARTS, 1)
+    numbers = random_numbers(seed, Stream.MODE_STARTS, 0, 1)
     draws = Mixture.of(top.position, top.root).draw(numbers, LABEL_DRAWS)
     usable = np.isfinite(features(model, draws)).all(axis=(1, 2))
     return find_reference(model, draws[usable]) if usable.sum() > LABEL_DRAWS // 2 else first
@@ -229,30 +210,97 @@ def _log_copies(summit: Summit, cell: Cell | None) -> float:
     return log_num_labellings(cell.model) - equal
 
 
-def _modes(
-    summits: list[Summit], found_by: list[int], cell: Cell | None, num_starts: int, evaluations: int
-) -> Modes:
-    copies = np.array([_log_copies(summit, cell) for summit in summits])
-    mass = np.array([summit.log_mass for summit in summits]) + copies
-    is_mode = np.array([summit.kind is Kind.MODE for summit in summits])
-    top = np.max(mass[is_mode], initial=-np.inf)
-    kept: list[int] = []
-    for number in np.argsort(-mass, kind="stable"):
-        if not is_mode[number]:
-            # Of each kind that is no mode, the one with the largest mass tells enough.
-            same = any(summits[other].kind is summits[number].kind for other in kept)
-            if same or mass[number] < top + math.log(LEAST_SHARE):
-                continue
-        kept.append(int(number))
-    chosen = [summits[number] for number in kept]
-    return Modes(
-        np.stack([summit.position for summit in chosen]),
-        np.array([summit.log_density for summit in chosen]),
-        np.stack([summit.root for summit in chosen]),
-        np.array([found_by[number] for number in kept]),
-        copies[kept],
-        tuple(summit.kind for summit in chosen),
-        cell,
-        num_starts,
-        evaluations,
-    )
+class Range:
+    """The different summits found so far, and how many climbs ended at each."""
+
+    def __init__(self, hill: Hill, model: Model, scale: np.ndarray) -> None:
+        self.hill, self.model, self.scale = hill, model, scale
+        self.bounded = model.bounded
+        self.cell: Cell | None = None
+        self.summits: list[Summit] = []
+        self.found_by: list[int] = []
+
+    def add(self, ends: np.ndarray, seed: int) -> None:
+        """Take the ends of climbs to their modes, and count those at the same mode together."""
+        heights = self.hill.heights(ends) if len(ends) else np.empty(0)
+        order = np.argsort(-heights, kind="stable")[: int(np.isfinite(heights).sum())]
+        ends = ends[order]
+        if not len(ends):
+            return
+        if self.model.exchangeable:
+            if self.cell is None:
+                # The labelling of the best end so far, with the spreads of draws around it.
+                top = ascend(self.hill, ends[0], self.scale, self.bounded)
+                first = find_reference(self.model, ends[:1], 0)
+                self.cell = Cell(self.model, _reference(self.model, top, first, seed))
+            ends = relabelled(self.model, ends, self.cell.reference)
+        for end in ends:
+            number = self._known(end)
+            if number is None:
+                summit = ascend(self.hill, end, self.scale, self.bounded)
+                number = self._known(summit.position)
+                if number is None:
+                    number = len(self.summits)
+                    self.summits.append(summit)
+                    self.found_by.append(0)
+            self.found_by[number] += 1
+
+    def _known(self, position: np.ndarray) -> int | None:
+        for number, summit in enumerate(self.summits):
+            near = SAME_MODE if summit.kind is Kind.MODE else 1.0
+            if summit.distance(position[None])[0] < near:
+                return number
+        return None
+
+    def unseen(self, num_climbs: int) -> float:
+        """Probability that another climb ends at a mode that is not known yet.
+
+        The share of climbs that were the only one to find their mode: Good (1953), Biometrika
+        40:237-264. Modes without any mass do not count.
+        """
+        if not self.summits:
+            return 1.0
+        return unseen_share(self._log_mass(), np.array(self.found_by), num_climbs)
+
+    def _log_mass(self) -> np.ndarray:
+        masses = np.array([summit.log_mass for summit in self.summits])
+        return np.asarray(masses + self._log_copies())
+
+    def _log_copies(self) -> np.ndarray:
+        return np.array([_log_copies(summit, self.cell) for summit in self.summits])
+
+    def modes(self, num_starts: int, evaluations: int) -> Modes:
+        """All modes, the largest mass first; of each kind that is no mode, the most important."""
+        mass, copies = self._log_mass(), self._log_copies()
+        is_mode = np.array([summit.kind is Kind.MODE for summit in self.summits])
+        top = float(np.max(mass[is_mode], initial=-np.inf))
+        kept: list[int] = []
+        for number in np.argsort(-mass, kind="stable"):
+            if not is_mode[number]:
+                kind = self.summits[number].kind
+                same = any(self.summits[other].kind is kind for other in kept)
+                if same or mass[number] < top + math.log(LEAST_SHARE):
+                    continue
+            kept.append(int(number))
+        chosen = [self.summits[number] for number in kept]
+        return Modes(
+            np.stack([summit.position for summit in chosen]),
+            np.array([summit.log_density for summit in chosen]),
+            np.stack([summit.root for summit in chosen]),
+            np.array([self.found_by[number] for number in kept]),
+            copies[kept],
+            tuple(summit.kind for summit in chosen),
+            self.cell,
+            num_starts,
+            evaluations,
+        )
+
+
+def unseen_share(log_mass: np.ndarray, found_by: np.ndarray, num_climbs: int) -> float:
+    """The share of climbs that were the only one to find a mode with a share of the mass.
+
+    >>> unseen_share(np.zeros(3), np.array([6, 1, 1]), 8)
+    0.25
+    """
+    alone = (found_by == 1) & (log_mass > np.logaddexp.reduce(log_mass) + math.log(LEAST_SHARE))
+    return float(alone.sum()) / num_climbs
