@@ -173,7 +173,8 @@ class Status(enum.Enum):
         "check failed",
         "importance sampling around the modes has so few effective draws, or weights with such "
         "heavy tails (diagnostics['check_ess'], ['check_pareto_k']), that it cannot tell how far "
-        "Laplace's method is off: no error is stated",
+        "Laplace's method is off. The stated error is the next term of Laplace's expansion, or NaN "
+        "if that is too large (diagnostics['next_order'])",
         "Use other coordinates (coordinates=), more draws (num_draws), or another method, such as "
         '"smc", "sgais" or "nested".',
     )

@@ -12,8 +12,9 @@ from weighbridge.estimators.laplace.modes import Modes
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture
 
-# Half of the draws are from Gaussians, half from Student-t of these degrees of freedom.
-FREEDOM = 5.0
+# Student-t distributions that join the Gaussians, one after the other: the share of draws, and the
+# degrees of freedom. One degree reaches a broad density under a peak, many times as wide.
+TAILS = ((0.5, 5.0), (0.2, 1.0))
 # A proposal with fewer effective draws than this share, or heavier tails of the weights, is fitted
 # again to its own draws, up to so many times.
 GOOD_SHARE, GOOD_TAIL, NUM_FITS = 0.3, 0.5, 3
@@ -89,7 +90,9 @@ def _sample(
     numbers: np.random.Generator,
     num_draws: int,
 ) -> Check:
-    proposal = base.joined(base.with_freedom(FREEDOM), 0.5)
+    proposal = base
+    for share, freedom in TAILS:
+        proposal = proposal.joined(base.with_freedom(freedom), share)
     draws = proposal.draw(numbers, num_draws)
     log_proposal = proposal.log_density(draws)
     log_weight = density(draws) - log_proposal

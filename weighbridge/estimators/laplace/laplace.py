@@ -18,6 +18,7 @@ from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
     MAX_CHECK_PARETO_K,
     MAX_LAPLACE_DIFFERENCE,
+    MAX_NEXT_ORDER,
     MAX_ROUNDING,
     MAX_UNSEEN_MODES,
     MIN_CHECK_DRAWS,
@@ -27,6 +28,7 @@ from weighbridge.data.values import num_rows
 from weighbridge.estimators.laplace.charts import Chart, Coordinates
 from weighbridge.estimators.laplace.checking import Check, check_modes
 from weighbridge.estimators.laplace.modes import Modes, find_modes
+from weighbridge.estimators.laplace.next_order import NextOrder, next_order
 from weighbridge.estimators.laplace.summit import Kind, Summit
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.protocols import BatchMethod
@@ -40,6 +42,8 @@ from weighbridge.results.trace import Trace
 SEPARATE = 3.0
 # Draws of the check: as many as let rows times draws stay below the budget, within these bounds.
 BUDGET, MOST_DRAWS, LEAST_DRAWS = 256_000_000, 4096, 512
+# Draws of the check for each line of the next order.
+LINES_FOR = 8
 FLAG_OF = {
     Kind.EDGE: Status.MODE_AT_EDGE,
     Kind.SADDLE: Status.SINGULAR_CURVATURE,
@@ -63,8 +67,9 @@ class Laplace(BatchMethod):
     The modes are found from several starts. Importance sampling around them then gives a second
     estimate without the assumption of a Gaussian. The stated error is the difference of the two,
     with the standard error of the second one; so it is an upper estimate of the error, not a
-    standard deviation over seeds. Modes that no start reached are missed by both, and nothing can
-    show this. The posterior draws are those of the check, with their weights.
+    standard deviation over seeds. If the check fails, which it does in many dimensions, the error
+    is the next term of the expansion, with a flag. Modes that no start reached are missed by both,
+    and nothing can show this. The posterior draws are those of the check, with their weights.
 
     Args:
         num_starts: climbs to modes, from draws of the prior; more, up to 16 times as many, while
@@ -134,21 +139,27 @@ class Laplace(BatchMethod):
             numbers = random_numbers(seed, Stream.LAPLACE_CHECK, first_island)
             start_seed = int(numbers.integers(2**62))
 
+            reached = 0.0
+
             def climbing(share: float) -> None:
+                nonlocal reached
+                reached = max(reached, 0.4 * share)  # further starts begin again
                 if report is not None:
-                    report(0.4 * share, math.nan, 1)
+                    report(reached, math.nan, 1)
 
             options: dict[str, Any] = {"num_starts": self.num_starts, "seed": start_seed}
-            modes = find_modes(density, **options, report=climbing)
-            around = modes
+            modes = around = find_modes(density, **options, report=climbing)
+            climbs = around.num_evaluations - density.num_evaluations
             if chart.name != "unconstrained":
                 modes = find_modes(density, **options, chart=chart)
+                climbs += modes.num_evaluations
             counted = separate(modes)
             log_evidence = float(np.logaddexp.reduce(modes.log_mass[counted]))
             if report is not None:
                 report(0.5, log_evidence, 1)
             num_draws = self.num_draws or _affordable(values)
             check = check_modes(density, around, numbers, num_draws)
+            further = next_order(density, around, numbers, num_draws // LINES_FOR)
             if report is not None:
                 report(1.0, log_evidence, 1)
             used = np.isfinite(check.log_weight)
@@ -157,7 +168,7 @@ class Laplace(BatchMethod):
             else:
                 where, log_weight = modes.position, modes.log_mass
             samples, log_weights = posterior(model, where, log_weight)
-        std_error, flags = judge(modes, around, counted, check, log_evidence)
+        std_error, flags = judge(modes, around, check, further, log_evidence)
         return Evidence(
             log_evidence=log_evidence,
             std_error=std_error,
@@ -166,7 +177,11 @@ class Laplace(BatchMethod):
             trace=Trace(power=np.ones(1), log_evidence=np.array([log_evidence])),
             samples=samples,
             log_weights=log_weights,
-            diagnostics=_diagnostics(modes, counted, check, density, log_evidence),
+            diagnostics={
+                **_diagnostics(modes, check, further, log_evidence),
+                "num_separate": len(counted),
+                "num_evaluations": climbs + density.num_evaluations,
+            },
             flags=flags,
             elapsed=time.perf_counter() - began,
         )
@@ -202,35 +217,57 @@ def separate(modes: Modes) -> np.ndarray:
 
 
 def judge(
-    modes: Modes, around: Modes, counted: np.ndarray, check: Check, log_evidence: float
+    modes: Modes, around: Modes, check: Check, further: NextOrder, log_evidence: float
 ) -> tuple[float, tuple[Status, ...]]:
-    """The stated error, and the flags."""
+    """The stated error, and the flags.
+
+    Args:
+        modes: those of the chosen coordinates.
+        around: those of the unconstrained coordinates, which the check is around.
+        check: importance sampling.
+        further: the next term of the expansion, from which the error is taken if the check fails
+            and the expansion seems to converge.
+        log_evidence: the answer.
+    """
     found = {FLAG_OF[kind] for kind in (*modes.kinds, *around.kinds) if kind is not Kind.MODE}
-    # Beyond an edge there may be anything, which draws around it do not show.
     flags = [status for status in dict.fromkeys(FLAG_OF.values()) if status in found]
     difference = log_evidence - check.log_evidence
     rounding = rounding_error(log_evidence)
-    known = (
-        check.khat <= MAX_CHECK_PARETO_K
-        and check.ess >= MIN_CHECK_DRAWS
-        and math.isfinite(check.std_error)
-        and Kind.EDGE not in around.kinds
-    )
-    if not known:
+    # Beyond an edge there may be anything, which draws around it do not show.
+    inside = Kind.EDGE not in around.kinds
+    is_good = check.khat <= MAX_CHECK_PARETO_K and check.ess >= MIN_CHECK_DRAWS
+    error = math.nan
+    if inside and is_good and math.isfinite(check.std_error):
+        error = math.hypot(difference, check.std_error)
+        if abs(difference) > MAX_LAPLACE_DIFFERENCE:
+            flags.append(Status.NOT_GAUSSIAN)
+    else:
         flags.append(Status.CHECK_FAILED)
-    elif abs(difference) > MAX_LAPLACE_DIFFERENCE:
-        flags.append(Status.NOT_GAUSSIAN)
+        error = _error_of_order(modes, around, further)
     missed = -math.log1p(-min(modes.unseen, 0.95))
     if modes.unseen > MAX_UNSEEN_MODES:
         flags.append(Status.MODES_UNSEEN)
     if rounding > MAX_ROUNDING:
         flags.append(Status.ROUNDED)
-    error = math.hypot(difference, check.std_error, missed, rounding) if known else math.nan
-    return error, tuple(flags)
+    return math.hypot(error, missed, rounding), tuple(flags)
+
+
+def _error_of_order(modes: Modes, around: Modes, further: NextOrder) -> float:
+    """The next term of the expansion as an error; NaN where it does not seem to converge."""
+    difference = _sum(modes.log_mass) - _sum(around.log_mass)
+    size = abs(further.correction) + 2.0 * further.std_error
+    are_modes = all(kind is Kind.MODE for kind in (*modes.kinds, *around.kinds))
+    if not are_modes or not size <= MAX_NEXT_ORDER * modes.position.shape[1]:
+        return math.nan
+    return size + abs(difference)
+
+
+def _sum(log_mass: np.ndarray) -> float:
+    return float(np.logaddexp.reduce(log_mass))
 
 
 def _diagnostics(
-    modes: Modes, counted: np.ndarray, check: Check, density: JointDensity, log_evidence: float
+    modes: Modes, check: Check, further: NextOrder, log_evidence: float
 ) -> dict[str, Any]:
     mass = modes.log_mass
     share = np.exp(mass - np.logaddexp.reduce(mass))
@@ -240,10 +277,10 @@ def _diagnostics(
         "check_error": check.std_error,
         "check_ess": check.ess,
         "check_pareto_k": check.khat,
+        "next_order": further.correction,
+        "next_order_error": further.std_error,
         "num_modes": int(sum(kind is Kind.MODE for kind in modes.kinds)),
-        "num_separate": len(counted),
         "num_starts": modes.num_starts,
-        "num_evaluations": modes.num_evaluations + density.num_evaluations,
         "mode_log_mass": mass,
         "mode_share": share,
         "mode_log_density": modes.log_density,

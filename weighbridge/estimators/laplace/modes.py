@@ -255,8 +255,8 @@ class Range:
     def unseen(self, num_climbs: int) -> float:
         """Probability that another climb ends at a mode that is not known yet.
 
-        The share of climbs that were the only one to find their mode: Good (1953), Biometrika
-        40:237-264. Modes without any mass do not count.
+        About the share of climbs that were the only one to find their mode: Good (1953),
+        Biometrika 40:237-264.
         """
         if not self.summits:
             return 1.0
@@ -297,10 +297,13 @@ class Range:
 
 
 def unseen_share(log_mass: np.ndarray, found_by: np.ndarray, num_climbs: int) -> float:
-    """The share of climbs that were the only one to find a mode with a share of the mass.
+    """The share of climbs that were the only one, or one of two, to find a mode with some mass.
 
-    >>> unseen_share(np.zeros(3), np.array([6, 1, 1]), 8)
+    Those of a pair count a quarter each, so that a lucky number of single ones is no proof.
+
+    >>> unseen_share(np.zeros(4), np.array([6, 1, 1, 2]), 10)
     0.25
     """
-    alone = (found_by == 1) & (log_mass > np.logaddexp.reduce(log_mass) + math.log(LEAST_SHARE))
-    return float(alone.sum()) / num_climbs
+    has_mass = log_mass > np.logaddexp.reduce(log_mass) + math.log(LEAST_SHARE)
+    alone, pairs = ((found_by[has_mass] == count).sum() for count in (1, 2))
+    return float(alone + 0.5 * pairs) / num_climbs
