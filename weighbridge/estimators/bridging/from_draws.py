@@ -32,7 +32,7 @@ LEAST_PROPOSED = 1000
 REMARK = "Only modes that are among the posterior draws are part of this log evidence."
 
 
-class Settings(NamedTuple):
+class BridgePlan(NamedTuple):
     """How a bridge is built.
 
     Attributes:
@@ -74,7 +74,7 @@ def check_proposal(proposal: object) -> None:
 
 
 def bridge_draws(
-    density: JointDensity, draws: PosteriorDraws, num_islands: int, settings: Settings
+    density: JointDensity, draws: PosteriorDraws, num_islands: int, plan: BridgePlan
 ) -> BridgeAnswer:
     """The evidence of a model from draws of its posterior.
 
@@ -82,18 +82,18 @@ def bridge_draws(
         density: the unnormalised log posterior.
         draws: the posterior draws.
         num_islands: number of islands, one after the other, of which they are; 0 if there are none.
-        settings: the proposal, the repetitions and the seed.
+        plan: the proposal, the repetitions and the seed.
     """
-    numbers = random_numbers(settings.seed, Stream.BRIDGE_DRAWS, settings.first_island)
+    numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island)
     height = _heights(density, draws)
     draws, labelled = _one_labelling(density, draws, height)
     groups = in_groups(draws, num_islands, numbers)
-    kind = settings.proposal
+    kind = plan.proposal
     overlaps: dict[str, float] = {}
     if kind == AUTO:
         kind, overlaps = choose(labelled, *groups.fitting(0, numbers), numbers)
     mixing = find_mixing(draws)
-    bridges = _build(labelled, groups, kind, mixing.effective_draws, settings)
+    bridges = _build(labelled, groups, kind, mixing.effective_draws, plan)
     log_evidences = [sides.solve() for sides in bridges]
     if not all(map(math.isfinite, log_evidences)):
         raise DataError(
@@ -165,10 +165,10 @@ def _one_labelling(
 
 
 def _build(
-    density: LogDensities, groups: Groups, kind: str, worth: float, settings: Settings
+    density: LogDensities, groups: Groups, kind: str, worth: float, plan: BridgePlan
 ) -> list[Sides]:
     """Both samples of every repetition; all have the same posterior draws and fits."""
-    numbers = random_numbers(settings.seed, Stream.BRIDGE_DRAWS, settings.first_island, 1)
+    numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island, 1)
     fits = [fit(kind, np.concatenate(groups.fitting(g, numbers))) for g in range(GROUPS)]
     shape, dimension = groups.log_weights.shape, groups.positions.shape[-1]
     flat = groups.positions.reshape(GROUPS, -1, dimension)
@@ -183,10 +183,8 @@ def _build(
     each = flat.shape[1] * max(1, -(-LEAST_PROPOSED // used))
     num_blocks = used // groups.in_a_block
     found = []
-    for repetition in range(settings.repetitions):
-        numbers = random_numbers(
-            settings.seed, Stream.BRIDGE_DRAWS, settings.first_island, 2, repetition
-        )
+    for repetition in range(plan.repetitions):
+        numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island, 2, repetition)
         drawn = np.stack([proposal.density.draw(numbers, each) for proposal in fits])
         above = density(drawn.reshape(-1, dimension)).reshape(GROUPS, -1)
         ratios = _log_ratios(density, fits, drawn, above)
