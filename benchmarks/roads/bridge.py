@@ -196,10 +196,10 @@ def write(known: dict[str, Any]) -> None:
     body = "## Calibration\n\n" + report.table(header.split(", "), rows)
     body += (
         "\n\nz = (estimate - exact) / stated error, four chains of 1,000 draws of NUTS, the same "
-        "for all proposals. With n seeds the mean of z has a standard error of 1/sqrt(n), its standard "
-        "deviation of 1/sqrt(2n). Where the posterior is a Gaussian a bridge is nearly exact, and "
-        "what is left is the error of the fit.\n\n## Warp-III against a Gaussian\n\nRatios of the "
-        "errors, measured and stated; below 1 Warp-III is better.\n\n"
+        "for all proposals. With n seeds the mean of z has a standard error of 1/sqrt(n), its "
+        "standard deviation of 1/sqrt(2n). Where the posterior is a Gaussian a bridge is nearly "
+        "exact, and what is left is the error of the fit.\n\n## Warp-III against a Gaussian\n\n"
+        "Ratios of the errors, measured and stated; below 1 Warp-III is better.\n\n"
     )
     body += report.table(("problem", "seeds", "rms errors", "stated errors"), ratios)
     body += "\n\n## Bayes factors in kind of R's bridgesampling\n\n" + report.table(

@@ -9,6 +9,7 @@ import pytest
 from scipy import special, stats
 
 import weighbridge as wb
+from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.status import Status
 from weighbridge.estimators.bridging.groups import GROUPS, in_groups
 from weighbridge.estimators.bridging.precision import jackknife, mean_variance
@@ -203,6 +204,31 @@ def test_weighted_draws_of_a_result():
         assert result.std_error < 0.05
     with pytest.raises(wb.DataError, match="other data"):
         wb.bridge(evidence, RATES, ROW * 2)
+
+
+def test_draws_of_an_unfinished_path_are_refused():
+    flat = {"rate": rates(1)["rate"][0]}
+    early = wb.Evidence(
+        -1.0, math.nan, 1, "smc", wb.Trace(), flat, np.zeros(200), {"power_reached": 0.3}
+    )
+    with pytest.raises(wb.DataError, match="before the end of its path"):
+        wb.bridge(early, RATES, ROW)
+
+
+def test_progress_is_shown_to_the_end():
+    told = []
+
+    class Told(Reporter):
+        def advance(self, share, done, log_evidence, steps, label="", island_round=0):
+            told.append((share, steps))
+
+        def close(self):
+            told.append("closed")
+
+    result = wb.bridge(rates(1), RATES, ROW, progress=Told())
+    assert told[-1] == "closed"
+    assert told[-2][1] == result.diagnostics["num_evaluations"]
+    assert [share for share, _ in told[:-1]] == sorted(share for share, _ in told[:-1])
 
 
 def test_rows_that_cannot_be_used():

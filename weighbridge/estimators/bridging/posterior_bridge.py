@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.core.errors import DataError
+from weighbridge.core.progress.announcing import announce
+from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
+from weighbridge.core.types import PyTree
 from weighbridge.data.fingerprint import exact_digest
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.estimators.bridging.from_draws import (
@@ -24,7 +29,7 @@ from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.models.held import Held, take
 from weighbridge.models.model import Model
-from weighbridge.models.row_gate import QuarantineFile, require_model
+from weighbridge.models.row_gate import require_model
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.posterior import Posterior
 from weighbridge.results.trace import Trace
@@ -36,6 +41,9 @@ from weighbridge.sampling.kernels.sgld import SGLD
 from weighbridge.sampling.kernels.sgnht import SGNHT
 
 NAME = "bridge"
+READING = "reading the draws and the data"
+# Evaluations between two reports.
+WATCHED = 4096
 # Kernels whose draws are not exactly from the posterior.
 APPROXIMATE = {kernel.__name__ for kernel in (SGLD, PSGLD, SGHMC, RiemannianSGHMC, SGNHT)}
 
@@ -49,7 +57,7 @@ def bridge(
     repetitions: int = 1,
     seed: int = 0,
     on_bad_row: RowPolicy = "raise",
-    quarantine: QuarantineFile | None = None,
+    progress: bool | Reporter | None = None,
 ) -> Evidence:
     r"""The evidence from draws of a posterior, by bridge sampling.
 
@@ -81,8 +89,8 @@ def bridge(
         repetitions: times that the proposals are drawn; the answer is the mean. More of them
             reduce the part of the error that is due to the proposals.
         seed: the same seed gives the same numbers.
-        on_bad_row: what to do with rows that cannot be used, as in ``wb.evidence``.
-        quarantine: the file for quarantined rows.
+        on_bad_row: what to do with rows that cannot be used: "raise" an error, or "skip" them.
+        progress: True or False, or a reporter; by default, only a long run shows it.
 
     Returns:
         The log evidence with its error; ``samples`` are the posterior draws.
@@ -104,17 +112,45 @@ def bridge(
     check_proposal(proposal)
     check_count("repetitions", repetitions)
     require_model(model)
-    held = take(model, data, "wb.bridge", on_bad_row, quarantine)
-    values, weight = held.contents()
-    with in_double_precision():
+    reporter = choose_reporter(progress)
+    with in_double_precision(), contextlib.closing(reporter):
+        announce(reporter, READING)
+        held = take(model, data, "wb.bridge", on_bad_row)
         draws = read_draws(model, posterior)
         _check_origin(posterior, model, held)
-        density = JointDensity(model, values, weight)
         plan = BridgePlan(proposal, repetitions, seed)
+        expected = draws.log_weights.size * (3 + 2 * repetitions)
+        density = WatchedDensity(model, *held.contents(), reporter, expected)
         answer = bridge_draws(density, draws, _num_islands(posterior), plan)
         approximate = isinstance(posterior, Posterior) and _kernel_name(posterior) in APPROXIMATE
         flags = (Status.UNADJUSTED,) * approximate
         return to_evidence(density, draws, answer, flags, held, seconds=time.perf_counter() - began)
+
+
+class WatchedDensity(JointDensity):
+    """A joint density that shows how many of the expected evaluations are done."""
+
+    def __init__(
+        self,
+        model: Model,
+        values: PyTree,
+        weight: np.ndarray | None,
+        reporter: Reporter,
+        expected: int,
+    ) -> None:
+        super().__init__(model, values, weight)
+        self._reporter, self._expected = reporter, expected
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """Log density at positions x coordinates."""
+        found = np.empty(len(positions))
+        for start in range(0, len(positions), WATCHED):
+            part = slice(start, start + WATCHED)
+            found[part] = super().__call__(positions[part])
+            share = min(self.num_evaluations / self._expected, 0.99)
+            done = f"{self.num_evaluations:,} evaluations"
+            self._reporter.advance(share, done, math.nan, self.num_evaluations)
+        return found
 
 
 def to_evidence(
@@ -165,6 +201,11 @@ def _check_origin(posterior: Any, model: Model, held: Held) -> None:
                 "The posterior was drawn from another model. If both compute the same, give the "
                 "draws alone: wb.bridge(posterior.samples, model, data)."
             )
+    if isinstance(posterior, Evidence) and posterior.diagnostics.get("power_reached", 1.0) < 1:
+        raise DataError(
+            "The run of this result was stopped before the end of its path: its draws are not of "
+            "the posterior. Run it again to the end."
+        )
     if isinstance(posterior, Evidence) and posterior.fingerprint is not None:
         seen = held.fingerprint
         if seen is not None and (apart := posterior.fingerprint.differences(seen)):
