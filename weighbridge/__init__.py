@@ -12,7 +12,8 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    Laplace, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    Laplace, Bridge; from posterior draws that exist already: bridge, from_arviz
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict

@@ -44,6 +44,8 @@ class Stream(enum.IntEnum):
     NESTED_CHUNKS = 31
     MODE_STARTS = 51
     LAPLACE_CHECK = 52
+    POSTERIOR_RUNS = 41
+    BRIDGE_DRAWS = 42
 
 
 def random_numbers(
