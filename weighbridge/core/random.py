@@ -43,6 +43,8 @@ class Stream(enum.IntEnum):
     NESTED_RANKS = 25
     NESTED_CHUNKS = 31
     POSTERIOR_RUNS = 41
+    RATIOS = 46
+    PRODUCT_SPACE = 47
 
 
 def random_numbers(

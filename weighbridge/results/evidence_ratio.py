@@ -161,6 +161,8 @@ class EvidenceRatio(Tabular, Shown):
 
     def _value(self, name: str) -> tuple[str, str]:
         """The log Bayes factor against the first and its error, as texts."""
+        if name == self.names[0]:
+            return "0", ""
         value, error = self.between(name), self.error_between(name)
         bound = self.bound_between(name)
         if bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,19 @@ from weighbridge.core.compilation import jit, own
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.random import random_key
 from weighbridge.core.types import Array
+from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.ratios.points import Point
 from weighbridge.models.model import Model
 from weighbridge.models.priors import Coordinates, Parameters, Site
+from weighbridge.models.targets.host import HostLikelihood
+from weighbridge.models.targets.term import Term
 
 # Draws of the parameters on which the prior at the point depends.
 PRIOR_DRAWS = 16_384
-# A point is on the edge of a support if it is outside, but inside after a step of this relative
-# size.
-NUDGE = 1e-9
+# A point is on the edge of a support if it is outside, but inside after two small steps: their
+# sizes at zero, and relative to other values. The density is settled if it is the same after both.
+NUDGES = ((1e-100, 1e-13), (1e-200, 1e-15))
+SETTLED = 1e-3
 
 
 @jax.tree_util.register_pytree_node_class
@@ -155,6 +160,43 @@ def log_prior_at(pinned: Pinned, seed: int) -> tuple[float, float]:
     return float(top + np.log(weight.mean())), float(error)
 
 
+class AtPoint:
+    """The density of a model whose parameters are all held: one number.
+
+    It has what is used of a ``JointDensity``, which needs at least one coordinate.
+
+    Args:
+        pinned: the model, all of whose entries are held.
+        full: the density of its base.
+    """
+
+    def __init__(self, pinned: Pinned, full: JointDensity) -> None:
+        self.model = pinned
+        self.num_evaluations = 1
+        chunk = full.path.chunk
+        parameters, log_prior = _at_point(pinned)
+        if isinstance(chunk, HostLikelihood):
+            named = {name: np.asarray(value)[None] for name, value in parameters.items()}
+            log_likelihood = chunk.at(named, np.ones(1, bool))[0]
+        else:
+            log_likelihood = _likelihood_at_point(pinned, chunk)
+        self._height = float(log_prior) + float(log_likelihood)
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """The same number for each of the positions, which have no coordinates."""
+        return np.full(len(positions), self._height)
+
+
+@jit
+def _at_point(pinned: Pinned) -> tuple[Parameters, Array]:
+    return pinned.transform(jnp.zeros(0))
+
+
+@jit
+def _likelihood_at_point(pinned: Pinned, term: Term) -> Array:
+    return term(pinned, jnp.zeros(0), pinned.transform(jnp.zeros(0))[0])
+
+
 def _pin(
     name: str, prior: Any, free: Array, mask: np.ndarray, point: Array
 ) -> tuple[Array, Array]:
@@ -179,17 +221,30 @@ def _pin(
             log_slope += jnp.sum(slope[~mask])
             everywhere = moved
         value = jnp.where(mask, point, everywhere)
-    height = jnp.sum(prior.log_prob(value))
-    return value, jnp.where(_inside(prior, value, mask), height + log_slope, -jnp.inf)
+    height = _limit(lambda x: jnp.sum(prior.log_prob(x)), prior.support, value, mask)
+    return value, height + log_slope
 
 
-def _inside(prior: Any, value: Array, mask: np.ndarray) -> Array:
-    """Whether a value is in the support, or on its edge in the entries that are held."""
-    step = NUDGE * (1.0 + jnp.abs(value)) * mask
-    support = prior.support
-    return jnp.stack(
-        [jnp.all(support(value + sign * step)) for sign in (0.0, 1.0, -1.0)]
-    ).any()
+def _limit(
+    log_density: Callable[[Array], Array], support: Any, value: Array, mask: np.ndarray
+) -> Array:
+    """The log density at a value, or its limit if held entries are on the edge of the support.
+
+    Infinite if the limit is; -inf outside the support.
+    """
+    found, is_known = log_density(value), jnp.all(support(value))
+    for sign in (1.0, -1.0):
+        steps = (sign * mask * jnp.where(value == 0, at_zero, jnp.abs(value) * relative)
+                 for at_zero, relative in NUDGES)  # fmt: skip
+        near, nearer = (value + step for step in steps)
+        is_inside = jnp.all(support(near)) & jnp.all(support(nearer))
+        heights = log_density(near), log_density(nearer)
+        change = heights[1] - heights[0]
+        runs_off = jnp.where(change < 0, -jnp.inf, jnp.inf)
+        limit = jnp.where(jnp.abs(change) < SETTLED, heights[1], runs_off)
+        found = jnp.where(~is_known & is_inside, limit, found)
+        is_known |= is_inside
+    return jnp.where(is_known, found, -jnp.inf)
 
 
 @partial(jit, static_argnums=2)
@@ -210,10 +265,8 @@ def _height_at(pinned: Pinned, key: Array) -> Array:
             continue
         mask = np.array(masks[site.name]).reshape(site.shape)
         point = jnp.asarray(values[site.name])
-        value, height = _given(site.name, prior, drawn, mask, point)
-        inside = _inside(prior, value, mask)
-        log_weight += jnp.where(inside, height, -jnp.inf)
-        parameters[site.name] = value
+        parameters[site.name], height = _given(site.name, prior, drawn, mask, point)
+        log_weight += height
     return log_weight
 
 
@@ -222,14 +275,17 @@ def _given(
 ) -> tuple[Array, Array]:
     """A draw given what is held, and the log marginal density of what is held."""
     if mask.all():
-        return point, jnp.sum(prior.log_prob(point))
+        return point, _limit(lambda x: jnp.sum(prior.log_prob(x)), prior.support, point, mask)
     inner = prior
     while isinstance(inner, dist.Independent):
         inner = inner.base_dist
     value = jnp.where(mask, point, drawn)
     if not inner.event_dim:
-        heights = jnp.broadcast_to(inner.log_prob(value), mask.shape)
-        return value, jnp.sum(jnp.where(mask, heights, 0.0))
+
+        def of_held(x: Array) -> Array:
+            return jnp.sum(jnp.where(mask, jnp.broadcast_to(inner.log_prob(x), mask.shape), 0.0))
+
+        return value, _limit(of_held, prior.support, value, mask)
     if isinstance(inner, dist.MultivariateNormal) and mask.ndim == 1:
         # The conditional draw is a correction of the joint one (Matheron's rule).
         covariance, here = inner.covariance_matrix, np.flatnonzero(mask)
