@@ -8,10 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_BRIDGE_TERM_PARETO_K, MIN_BRIDGE_DRAWS
+from weighbridge.core.thresholds import (
+    MAX_BRIDGE_TERM_PARETO_K,
+    MIN_BRIDGE_DRAWS,
+    MIN_BRIDGE_EVENNESS,
+)
 from weighbridge.diagnostics import ess
+from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.precision import mean_variance
 from weighbridge.estimators.posterior_draws import PosteriorDraws
-from weighbridge.estimators.reweighting.log_ratio import MeanRatio, mean_ratio
+from weighbridge.estimators.reweighting.heavy_tails import is_heavy
+from weighbridge.estimators.reweighting.log_ratio import MeanRatio, block_error, mean_ratio
 
 # The iteration ends when the log ratio changes by less than this.
 CONVERGED = 1e-10
@@ -77,16 +84,51 @@ def cross(first: Side, second: Side) -> Crossed:
         log_ratio = _solve(first, second, shares)
         above, below = _terms(first, second, shares, log_ratio)
         effective = [_effective(first.draws, above, 0.0), _effective(second.draws, below, 0.0)]
-    means = [mean_ratio(above, first.draws, first.num_blocks),
-             mean_ratio(below, second.draws, second.num_blocks)]  # fmt: skip
-    shape = max(mean.pareto_k for mean in means)
+    sides = [_Terms.of(above, first), _Terms.of(below, second)]
     rounding = CONVERGED * (1.0 + abs(log_ratio))
+    flags = []
+    if any(side.is_uneven for side in sides):
+        flags.append(Status.LITTLE_OVERLAP)
+    if min(effective) < MIN_BRIDGE_DRAWS:
+        flags.append(Status.FEW_EFFECTIVE_DRAWS)
     return Crossed(
         log_ratio,
-        math.hypot(means[0].std_error, means[1].std_error, rounding),
-        judge(shape, min(effective)),
-        {"khat": shape, "effective_draws": min(effective)},
+        math.hypot(*(side.std_error for side in sides), rounding),
+        tuple(flags),
+        {"khat": max(side.khat for side in sides), "effective_draws": min(effective)},
     )
+
+
+class _Terms(NamedTuple):
+    """What the terms of one side say about the precision of their mean.
+
+    Attributes:
+        std_error: relative standard error of their mean.
+        khat: Pareto shape of their tail. They are bounded, so it counts only if few matter.
+        is_uneven: whether a few of them decide.
+    """
+
+    std_error: float
+    khat: float
+    is_uneven: bool
+
+    @classmethod
+    def of(cls, log_terms: np.ndarray, side: Side) -> _Terms:
+        draws = side.draws
+        log_weighted = draws.log_weights + log_terms
+        log_mean = np.logaddexp.reduce(log_weighted, axis=None)
+        relative = np.exp(log_terms - log_mean)
+        if draws.ordered:
+            variance = mean_variance(relative[None]) if np.ptp(relative) > 0 else 0.0
+            error = math.sqrt(variance)
+        else:
+            parts = np.exp(draws.log_weights) * (relative - 1.0)
+            error = block_error(parts.reshape(-1), side.num_blocks)
+        shape = pareto_khat((log_weighted - log_mean).reshape(-1))
+        effective = float(np.exp(-np.logaddexp.reduce(2 * (log_weighted - log_mean), axis=None)))
+        is_even = effective > MIN_BRIDGE_EVENNESS * log_terms.size
+        is_heavy = not shape <= MAX_BRIDGE_TERM_PARETO_K
+        return cls(error, shape, effective < MIN_BRIDGE_DRAWS or (is_heavy and not is_even))
 
 
 def mean_only(first: Side) -> Crossed:
@@ -98,18 +140,13 @@ def mean_only(first: Side) -> Crossed:
     """
     mean: MeanRatio = mean_ratio(first.log_ratio, first.draws, first.num_blocks)
     effective = _effective(first.draws, first.log_ratio, mean.log_mean)
-    found = {"khat": mean.pareto_k, "effective_draws": effective}
-    return Crossed(mean.log_mean, mean.std_error, judge(mean.pareto_k, effective), found)
-
-
-def judge(shape: float, effective: float) -> tuple[Status, ...]:
-    """Flags for terms with heavy tails, and for few effective draws."""
-    found = []
-    if not shape <= MAX_BRIDGE_TERM_PARETO_K:
-        found.append(Status.LITTLE_OVERLAP)
+    flags = []
+    if is_heavy(mean.pareto_k, first.log_ratio.size):
+        flags.append(Status.LITTLE_OVERLAP)
     if effective < MIN_BRIDGE_DRAWS:
-        found.append(Status.FEW_EFFECTIVE_DRAWS)
-    return tuple(found)
+        flags.append(Status.FEW_EFFECTIVE_DRAWS)
+    found = {"khat": mean.pareto_k, "effective_draws": effective}
+    return Crossed(mean.log_mean, mean.std_error, tuple(flags), found)
 
 
 def _solve(first: Side, second: Side, shares: np.ndarray) -> float:

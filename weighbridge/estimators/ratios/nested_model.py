@@ -9,12 +9,12 @@ from weighbridge.core.compilation import jit, own
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.random import random_key
 from weighbridge.core.types import Array
-from weighbridge.estimators.posterior_draws import locate
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.ratios.pinned import Pinned
 from weighbridge.estimators.ratios.points import Point
 from weighbridge.estimators.reweighting.log_ratio import log_slopes
 from weighbridge.models.model import Model, draw_positions, unravel_positions
+from weighbridge.models.named_draws import locate
 
 # Prior draws of the smaller model at which the two are compared.
 COMPARED = 256
