@@ -169,6 +169,13 @@ class Status(enum.Enum):
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
     )
+    RARELY_VISITED = (
+        "model rarely visited",
+        "chains over several models came to one of them so rarely (diagnostics['entries']) that the "
+        "error of its log Bayes factor is hardly known, or never, so that there is only a bound",
+        "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
+        "evidences of the models: wb.compare(models, data).",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "

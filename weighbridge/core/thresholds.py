@@ -53,6 +53,9 @@ MAX_BRIDGE_TERM_PARETO_K, MIN_BRIDGE_EVENNESS = 0.7, 0.5
 # DRAWS_DO_NOT_FIT: two bridges with other weights of the two samples, from the same draws, differ
 # by this many errors of their difference, and by this many errors of the answer.
 MAX_BRIDGE_SHIFT, MIN_BRIDGE_SHIFT = 5.0, 2.0
+# RARELY_VISITED: with fewer visits from elsewhere to a model, in a chain over several models, the
+# error of its Bayes factor is itself hardly known.
+MIN_MODEL_ENTRIES = 50
 # MASS_MISSED: a mode was missed if its mass exceeds the path's mass there by this many combined
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0
