@@ -41,6 +41,8 @@ MAX_BRIDGE_PARETO_K = 0.5
 # HEAVY_WEIGHTS: Pareto shape of importance weights above which their mean is unreliable: Vehtari et
 # al. (2024). For few draws it is smaller.
 MAX_PROPOSAL_PARETO_K = 0.7
+# LOW_ESS of importance sampling: effective draws of all islands together.
+MIN_PROPOSAL_DRAWS = 100
 # MASS_MISSED: a mode was missed if its mass exceeds the path's mass there by this many combined
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0
