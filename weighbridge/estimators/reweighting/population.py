@@ -15,9 +15,14 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.estimators.reweighting.proposal import Proposal
-from weighbridge.sampling.kernels.parts.mixture import DEFENSIVE_DEGREES, Statistics
+from weighbridge.sampling.kernels.parts.mixture import (
+    DEFENSIVE_DEGREES,
+    Statistics,
+    fitted,
+    spread_over,
+    statistics_of,
+)
 from weighbridge.sampling.kernels.parts.mixture import Mixture as Fitted
-from weighbridge.sampling.kernels.parts.mixture import fitted, spread_over, statistics_of
 
 # A fit whose weights are as even as this needs no further population.
 EVEN = 0.97
