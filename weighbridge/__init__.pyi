@@ -69,6 +69,7 @@ from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
 from weighbridge.estimators.ratios.product_space import product_space as product_space
 from weighbridge.estimators.ratios.savage_dickey import savage_dickey as savage_dickey
+from weighbridge.estimators.reweighting.importance import Importance as Importance
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC
 from weighbridge.estimators.sgais.published import PublishedSGAIS as PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS as SGAIS

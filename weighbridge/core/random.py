@@ -46,6 +46,10 @@ class Stream(enum.IntEnum):
     BRIDGE_DRAWS = 42
     RATIOS = 46
     PRODUCT_SPACE = 47
+    MODE_STARTS = 51
+    LAPLACE_CHECK = 52
+    PROPOSALS = 61
+    POPULATIONS = 62
 
 
 def random_numbers(

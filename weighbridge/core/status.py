@@ -176,6 +176,15 @@ class Status(enum.Enum):
         "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
         "evidences of the models: wb.compare(models, data).",
     )
+    HEAVY_WEIGHTS = (
+        "heavy-tailed weights",
+        "a few importance weights dominate, and still larger ones are likely to exist where no "
+        "draw was (diagnostics['pareto_k'] is above 0.7, or above 1 - 1/log10(draws)). The log "
+        "evidence is likely to be too low, and its error is a guess",
+        "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
+        "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
+        "reweighting: the two posteriors are too different, so run the other model itself.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "
@@ -195,7 +204,8 @@ class Status(enum.Enum):
     LOW_ESS = (
         "few effective particles",
         "a few particles hold almost all of the weight",
-        "Switch resampling on, or use more particles or a higher target_ess.",
+        "Switch resampling on, or use more particles or a higher target_ess. In importance "
+        "sampling: more draws (num_draws), or a proposal that is closer to the posterior.",
     )
     ISLANDS_DISAGREE = (
         "islands disagree",

@@ -56,6 +56,8 @@ MAX_BRIDGE_SHIFT, MIN_BRIDGE_SHIFT = 5.0, 2.0
 # RARELY_VISITED: with fewer visits from elsewhere to a model, in a chain over several models, the
 # error of its Bayes factor is itself hardly known.
 MIN_MODEL_ENTRIES = 50
+# LOW_ESS of importance sampling: effective draws of all islands together.
+MIN_PROPOSAL_DRAWS = 100
 # MASS_MISSED: a mode was missed if its mass exceeds the path's mass there by this many combined
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0

@@ -11,6 +11,7 @@ from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.reweighting.importance import Importance
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.estimators.tempering.ais import AIS
@@ -33,6 +34,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "bridge": Bridge,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
+    "importance": Importance,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

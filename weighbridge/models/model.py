@@ -257,7 +257,10 @@ class Model:
             parameters: Parameters = {}
             for site, prior in self._priors(parameters):
                 coordinates = Coordinates.of(prior)
-                plain = isinstance(coordinates.bijector, dist.transforms.IdentityTransform)
+                bijector = coordinates.bijector
+                while isinstance(bijector, dist.transforms.IndependentTransform):
+                    bijector = bijector.base_transform
+                plain = isinstance(bijector, dist.transforms.IdentityTransform)
                 found[site.start : site.stop] = not plain
                 own = position[site.start : site.stop].reshape(site.unconstrained_shape)
                 parameters[site.name] = coordinates.value(own)[0]

@@ -95,7 +95,12 @@ def cross(first: Side, second: Side) -> Crossed:
         log_ratio,
         math.hypot(*(side.std_error for side in sides), rounding),
         tuple(flags),
-        {"khat": max(side.khat for side in sides), "effective_draws": min(effective)},
+        {
+            "khat_posterior": sides[0].khat,
+            "khat_proposal": sides[1].khat,
+            "overlap": min(side.evenness for side in sides),
+            "effective_draws": min(effective),
+        },
     )
 
 
@@ -105,11 +110,13 @@ class _Terms(NamedTuple):
     Attributes:
         std_error: relative standard error of their mean.
         khat: Pareto shape of their tail. They are bounded, so it counts only if few matter.
+        evenness: effective number of the terms, as a fraction.
         is_uneven: whether a few of them decide.
     """
 
     std_error: float
     khat: float
+    evenness: float
     is_uneven: bool
 
     @classmethod
@@ -126,9 +133,9 @@ class _Terms(NamedTuple):
             error = block_error(parts.reshape(-1), side.num_blocks)
         shape = pareto_khat((log_weighted - log_mean).reshape(-1))
         effective = float(np.exp(-np.logaddexp.reduce(2 * (log_weighted - log_mean), axis=None)))
-        is_even = effective > MIN_BRIDGE_EVENNESS * log_terms.size
-        is_heavy = not shape <= MAX_BRIDGE_TERM_PARETO_K
-        return cls(error, shape, effective < MIN_BRIDGE_DRAWS or (is_heavy and not is_even))
+        evenness = effective / log_terms.size
+        heavy = not shape <= MAX_BRIDGE_TERM_PARETO_K and evenness < MIN_BRIDGE_EVENNESS
+        return cls(error, shape, evenness, heavy or effective < MIN_BRIDGE_DRAWS)
 
 
 def mean_only(first: Side) -> Crossed:
@@ -142,10 +149,10 @@ def mean_only(first: Side) -> Crossed:
     effective = _effective(first.draws, first.log_ratio, mean.log_mean)
     flags = []
     if is_heavy(mean.pareto_k, first.log_ratio.size):
-        flags.append(Status.LITTLE_OVERLAP)
+        flags.append(Status.HEAVY_WEIGHTS)
     if effective < MIN_BRIDGE_DRAWS:
         flags.append(Status.FEW_EFFECTIVE_DRAWS)
-    found = {"khat": mean.pareto_k, "effective_draws": effective}
+    found = {"pareto_k": mean.pareto_k, "effective_draws": effective}
     return Crossed(mean.log_mean, mean.std_error, tuple(flags), found)
 
 
