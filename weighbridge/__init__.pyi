@@ -67,6 +67,7 @@ from weighbridge.estimators.online_nested.online_nested import (
 )
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
+from weighbridge.estimators.ratios.importance_ratio import importance_ratio as importance_ratio
 from weighbridge.estimators.ratios.product_space import product_space as product_space
 from weighbridge.estimators.ratios.savage_dickey import savage_dickey as savage_dickey
 from weighbridge.estimators.reweighting.importance import Importance as Importance

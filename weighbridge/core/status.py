@@ -171,8 +171,9 @@ class Status(enum.Enum):
     )
     RARELY_VISITED = (
         "model rarely visited",
-        "chains over several models came to one of them so rarely (diagnostics['entries']) that the "
-        "error of its log Bayes factor is hardly known, or never, so that there is only a bound",
+        "chains over several models came to one of them so rarely (diagnostics['entries']) that "
+        "the error of its log Bayes factor is hardly known, or never, so that there is only a "
+        "bound",
         "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
         "evidences of the models: wb.compare(models, data).",
     )

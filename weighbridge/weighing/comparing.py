@@ -29,10 +29,7 @@ from weighbridge.weighing.ratio_comparison import compare_ratio
 from weighbridge.weighing.rounds import Limits
 from weighbridge.weighing.weighing import READING, open_common, weigh_together
 
-
-FOR_MODELS = (
-    "data, method, tolerance, time_limit, on_bad_row and quarantine are for models;"
-)
+FOR_MODELS = "data, method, tolerance, time_limit, on_bad_row and quarantine are for models;"
 
 
 class BadRows(NamedTuple):
@@ -189,6 +186,11 @@ def _hint(one: Fingerprint, other: Fingerprint) -> str:
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
     for name, result in results.items():
         refuse_pymc(result)
+        if isinstance(result, EvidenceRatio):
+            raise MethodError(
+                f"The result of {name!r} is a ratio of evidences, which has all its models: give "
+                "it alone, as in wb.compare(ratio)."
+            )
         if not isinstance(result, Evidence):
             raise MethodError(
                 f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "

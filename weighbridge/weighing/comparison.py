@@ -274,6 +274,7 @@ class Comparison(Tabular, Shown):
             decisive=JEFFREYS[-1][0],
             traces={name: result.trace for name, result in self.results.items()},
             cautions={name: caution_of(flags) for name, flags in self.flags.items() if flags},
+            bounds={name: self.bound(name) for name in self.ranking if self.bound(name)},
             axes=axes,
         )
 

@@ -36,7 +36,7 @@ def compare_ratio(
         probabilities=probabilities,
         probability_errors=dict(unknown) if ratio.unvisited else errors,
         num_observations=ratio.num_observations,
-        flags={name: ratio.flags for name in ratio.names},
+        flags=dict.fromkeys(ratio.names, ratio.flags),
         remarks=ratio.remarks,
         ratio=ratio,
     )

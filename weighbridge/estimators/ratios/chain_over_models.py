@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from weighbridge.core import interrupts
-from weighbridge.core.compilation import jit_for_speed
+from weighbridge.core.compilation import jit
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -117,9 +117,7 @@ def run_chain(
     key_data = numbers.integers(0, 2**32, 2, np.uint32)
     places = np.arange(num_chains)
     now = places % len(members)
-    positions = [
-        one.starts[numbers.integers(len(one.starts), size=num_chains)] for one in members
-    ]
+    positions = [one.starts[numbers.integers(len(one.starts), size=num_chains)] for one in members]
     first = round(BURN_IN * num_sweeps)
     indicator = np.empty((num_chains, num_sweeps), int)
     probability = np.empty((num_chains, num_sweeps, len(members)))
@@ -131,10 +129,8 @@ def run_chain(
             positions[number] = np.where(here[:, None], positions[number], fresh[number][sweep])
             log_weight[:, number] = log_fresh[number][sweep]
             if here.any():
-                moved, height = _move(
-                    key_data, sweep, number, one.kernel, one.target, positions[number]
-                )
-                moved, height = np.asarray(moved), np.asarray(height)
+                ends = _move(key_data, sweep, number, one.kernel, one.target, positions[number])
+                moved, height = (np.asarray(leaf) for leaf in ends)
                 log_ratio = height - one.pseudo_prior.log_density(moved)
                 positions[number] = np.where(here[:, None], moved, positions[number])
                 log_weight[here, number] = log_ratio[here]
@@ -157,13 +153,15 @@ def _fresh(
     return draws.reshape(*shape, -1), log_ratio.reshape(shape)
 
 
-@jit_for_speed
+@jit
 def _move(
     key_data: Array, sweep: int, model: int, kernel: Any, target: Target, positions: Array
 ) -> tuple[Array, Array]:
     """One step of each chain, and the log density where it ends."""
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, sweep), model), len(positions))
+    keys = jax.random.split(
+        jax.random.fold_in(jax.random.fold_in(key, sweep), model), len(positions)
+    )
 
     def step(key: Array, position: Array) -> tuple[Array, Array]:
         moved = kernel.step(key, kernel.init(position, target), target)[0].position

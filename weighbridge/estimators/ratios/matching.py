@@ -43,12 +43,13 @@ class Matching(NamedTuple):
     def to_smaller(self, held: np.ndarray, rest: np.ndarray) -> np.ndarray:
         """The coordinates of the smaller model: draws x coordinates."""
         away = rest - self.mean - (held - self.centre) @ self.slope.T
-        return self.smaller_mean + _solve(self.root, away) @ self.smaller_root.T
+        return np.asarray(self.smaller_mean + _solve(self.root, away) @ self.smaller_root.T)
 
     def to_full(self, held: np.ndarray, smaller: np.ndarray) -> np.ndarray:
         """The other coordinates of the full model, by the inverse map."""
         white = _solve(self.smaller_root, smaller - self.smaller_mean)
-        return self.mean + (held - self.centre) @ self.slope.T + white @ self.root.T
+        shift = (held - self.centre) @ self.slope.T
+        return np.asarray(self.mean + shift + white @ self.root.T)
 
 
 def match(full: np.ndarray, smaller: np.ndarray, kept: np.ndarray) -> Matching:

@@ -114,7 +114,9 @@ class Pinned(Model):
 
     def fingerprint(self) -> str:
         """Of the base and the point."""
-        return f"{self.base.fingerprint()} {self.held} {[np.asarray(v).tolist() for v in self.values]}"
+        return (
+            f"{self.base.fingerprint()} {self.held} {[np.asarray(v).tolist() for v in self.values]}"
+        )
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The base and the values are leaves; which entries are held is static."""
@@ -156,7 +158,9 @@ def log_prior_at(pinned: Pinned, seed: int) -> tuple[float, float]:
         )
     top = found.max()
     weight = np.exp(found - top)
-    error = float(weight.std(ddof=1) / weight.mean()) / np.sqrt(len(weight)) if len(found) > 1 else 0.0
+    error = (
+        float(weight.std(ddof=1) / weight.mean()) / np.sqrt(len(weight)) if len(found) > 1 else 0.0
+    )
     return float(top + np.log(weight.mean())), float(error)
 
 
@@ -197,9 +201,7 @@ def _likelihood_at_point(pinned: Pinned, term: Term) -> Array:
     return term(pinned, jnp.zeros(0), pinned.transform(jnp.zeros(0))[0])
 
 
-def _pin(
-    name: str, prior: Any, free: Array, mask: np.ndarray, point: Array
-) -> tuple[Array, Array]:
+def _pin(name: str, prior: Any, free: Array, mask: np.ndarray, point: Array) -> tuple[Array, Array]:
     """The value of a parameter with held entries, and the log density of its free coordinates."""
     log_slope: Array = jnp.zeros(())
     value = point

@@ -40,7 +40,9 @@ def read_point(model: Model, given: Mapping[str, Any]) -> Point:
     found: Point = {}
     for key, value in given.items():
         name, entries = _entries_of(str(key), value, shapes)
-        held, values = found.setdefault(name, (np.zeros(shapes[name], bool), np.zeros(shapes[name])))
+        held, values = found.setdefault(
+            name, (np.zeros(shapes[name], bool), np.zeros(shapes[name]))
+        )
         for index, number in entries.items():
             if held[index].any():
                 raise MethodError(f"The point names an entry of {name!r} twice.")

@@ -176,7 +176,7 @@ def _check_odds(names: list[str], odds: Mapping[str, float] | None) -> np.ndarra
     values = np.array([float(odds[name]) for name in names])
     if not np.isfinite(values).all() or (values <= 0).any():
         raise MethodError(f"odds must be positive, not {dict(odds)}.")
-    return np.log(values)
+    return np.asarray(np.log(values))
 
 
 def _pilot(
@@ -220,7 +220,9 @@ def _log_shares(visits: Visits) -> tuple[np.ndarray, np.ndarray, list[bool]]:
         for other in range(one):
             found = np.nan
             if seen[one] and seen[other]:
-                terms = probability[..., one] / shares[one] - probability[..., other] / shares[other]
+                terms = (
+                    probability[..., one] / shares[one] - probability[..., other] / shares[other]
+                )
                 found = mean_variance(terms[None])
             variances[one, other] = variances[other, one] = found
     return log_shares, variances, seen

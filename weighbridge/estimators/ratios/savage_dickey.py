@@ -100,6 +100,11 @@ def savage_dickey(
     if method not in get_args(Estimator):
         raise MethodError(f"method must be one of {list(get_args(Estimator))}, not {method!r}.")
     place = read_point(model, point)
+    if any(name in place for name, _ in model.exchangeable):
+        raise MethodError(
+            "The point holds a parameter with exchangeable components: which of them is held "
+            "depends on their order, which has no meaning. Compare the evidences of two models."
+        )
     if nested is not None:
         require_model(nested)
         require_names(model, nested, place)
