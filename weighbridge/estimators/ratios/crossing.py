@@ -15,10 +15,11 @@ from weighbridge.core.thresholds import (
 )
 from weighbridge.diagnostics import ess
 from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.bridge import EVEN
 from weighbridge.estimators.bridging.precision import mean_variance
 from weighbridge.estimators.posterior_draws import PosteriorDraws
 from weighbridge.estimators.reweighting.heavy_tails import is_heavy
-from weighbridge.estimators.reweighting.log_ratio import MeanRatio, block_error, mean_ratio
+from weighbridge.estimators.reweighting.log_ratio import block_error, mean_ratio
 
 # The iteration ends when the log ratio changes by less than this.
 CONVERGED = 1e-10
@@ -145,15 +146,23 @@ def mean_only(first: Side) -> Crossed:
 
     Importance-weighted marginal density estimation: Chen (1994), J. Am. Stat. Assoc. 89:818-824.
     """
-    mean: MeanRatio = mean_ratio(first.log_ratio, first.draws, first.num_blocks)
+    mean = mean_ratio(first.log_ratio, first.draws, first.num_blocks)
+    terms = _Terms.of(first.log_ratio, first)
     effective = _effective(first.draws, first.log_ratio, mean.log_mean)
+    # Where nearly all draws count, the tail of the ratios does not matter.
+    is_even = terms.evenness > EVEN
     flags = []
-    if is_heavy(mean.pareto_k, first.log_ratio.size):
+    if is_heavy(mean.pareto_k, first.log_ratio.size) and not is_even:
         flags.append(Status.HEAVY_WEIGHTS)
     if effective < MIN_BRIDGE_DRAWS:
         flags.append(Status.FEW_EFFECTIVE_DRAWS)
-    found = {"pareto_k": mean.pareto_k, "effective_draws": effective}
-    return Crossed(mean.log_mean, mean.std_error, tuple(flags), found)
+    found = {
+        "pareto_k": mean.pareto_k,
+        "overlap": terms.evenness,
+        "effective_draws": effective,
+    }
+    error = terms.std_error if is_even else mean.std_error
+    return Crossed(mean.log_mean, error, tuple(flags), found)
 
 
 def _solve(first: Side, second: Side, shares: np.ndarray) -> float:
