@@ -12,8 +12,10 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
-    Laplace, Bridge; from posterior draws that exist already: bridge, from_arviz
+    Bridge, Importance, Laplace, NestedSampling, OnlineNestedSampling
+    results of nested sampling: NestedEvidence, merge
+    from posterior draws that exist already: bridge, from_arviz
+    ratios of evidences: savage_dickey, product_space, importance_ratio; EvidenceRatio
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict

@@ -68,6 +68,10 @@ from weighbridge.estimators.online_nested.online_nested import (
 )
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
+from weighbridge.estimators.ratios.importance_ratio import importance_ratio as importance_ratio
+from weighbridge.estimators.ratios.product_space import product_space as product_space
+from weighbridge.estimators.ratios.savage_dickey import savage_dickey as savage_dickey
+from weighbridge.estimators.reweighting.importance import Importance as Importance
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC
 from weighbridge.estimators.sgais.published import PublishedSGAIS as PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS as SGAIS
@@ -83,6 +87,7 @@ from weighbridge.monitoring.watch_plan import Plan as Plan
 from weighbridge.monitoring.watch_plan import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
 from weighbridge.results.arviz_import import from_arviz as from_arviz
+from weighbridge.results.evidence_ratio import EvidenceRatio as EvidenceRatio
 from weighbridge.results.evidence_result import Evidence as Evidence
 from weighbridge.results.posterior import Posterior as Posterior
 from weighbridge.results.prediction import Prediction as Prediction

@@ -82,6 +82,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "bridge": lambda: wb.Bridge(num_samples=250, num_warmup=200),
     "nested": lambda: wb.NestedSampling(num_live=160),
     "online_nested": lambda: wb.OnlineNestedSampling(num_live=160),
+    "importance": lambda: wb.Importance(num_draws=128, num_islands=8),
     "grid": Grid,
 }
 # "auto" is SGAIS on rows: its rows would run everything twice.

@@ -83,6 +83,10 @@ EXAMPLES = {
     "Elpd": ELPD,
     "ElpdComparison": wb.compare_loo({"a": ELPD, "b": ELPD}),
     "Evidence": evidence(),
+    "EvidenceRatio": wb.EvidenceRatio(
+        ("full model", "beta = 0"), np.array([0.0, 1.5]), 0.01 * (1 - np.eye(2)), "savage_dickey",
+        2, (), {"rhat": 1.0}, (STATUS,), ("A remark.",), 1.5, evidence().fingerprint,
+    ),
     "Findings": wb.Findings(["Chains disagree.", "Few draws."]),
     "Fingerprint": evidence().fingerprint,
     "History": history(),

@@ -215,6 +215,23 @@ class Status(enum.Enum):
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
     )
+    RARELY_VISITED = (
+        "model rarely visited",
+        "chains over several models came to one of them so rarely (diagnostics['entries']) that "
+        "the error of its log Bayes factor is hardly known, or never, so that there is only a "
+        "bound",
+        "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
+        "evidences of the models: wb.compare(models, data).",
+    )
+    HEAVY_WEIGHTS = (
+        "heavy-tailed weights",
+        "a few importance weights dominate, and still larger ones are likely to exist where no "
+        "draw was (diagnostics['pareto_k'] is above 0.7, or above 1 - 1/log10(draws)). The log "
+        "evidence is likely to be too low, and its error is a guess",
+        "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
+        "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
+        "reweighting: the two posteriors are too different, so run the other model itself.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "
@@ -234,7 +251,8 @@ class Status(enum.Enum):
     LOW_ESS = (
         "few effective particles",
         "a few particles hold almost all of the weight",
-        "Switch resampling on, or use more particles or a higher target_ess.",
+        "Switch resampling on, or use more particles or a higher target_ess. In importance "
+        "sampling: more draws (num_draws), or a proposal that is closer to the posterior.",
     )
     ISLANDS_DISAGREE = (
         "islands disagree",

@@ -38,7 +38,8 @@ class PosteriorDraws(NamedTuple):
 
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions, draws x coordinates, and their log weights, chain by chain."""
-        return self.positions.reshape(-1, self.positions.shape[-1]), self.log_weights.reshape(-1)
+        flat = self.positions.reshape(self.log_weights.size, self.positions.shape[-1])
+        return flat, self.log_weights.reshape(-1)
 
 
 @double_precision

@@ -12,6 +12,7 @@ from weighbridge.estimators.laplace.laplace import Laplace
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.reweighting.importance import Importance
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.estimators.tempering.ais import AIS
@@ -35,6 +36,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
     "laplace": Laplace,
+    "importance": Importance,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

@@ -64,20 +64,35 @@ def positions_of(model: Model, samples: Mapping[str, np.ndarray]) -> np.ndarray:
         if not values.size:
             raise DataError(f"There are no draws: those of {site.name!r} have shape {shape}.")
         flat[site.name] = own(values.reshape(-1, *site.shape))
-    found = np.array(_flatten(model, flat))
-    again = unravel_positions(model, own(np.where(np.isfinite(found), found, 0.0)))
-    outside = ~np.isfinite(found).all(axis=1)
-    for site in model.sites:
-        before, after = flat[site.name], np.asarray(again[site.name])
-        apart = np.abs(after - before) > SAME * (np.abs(before) + np.abs(after)) + 1e-12
-        wrong = outside | apart.reshape(len(apart), -1).any(axis=1)
+    found, outside = locate(model, flat)
+    for name, wrong in outside.items():
         if wrong.any():
             raise DataError(
                 f"{int(wrong.sum()):,} of {len(wrong):,} draws lie outside the support of the "
-                f"prior, or on its edge; {site.name!r} of the first is "
-                f"{before[np.argmax(wrong)].tolist()}. Are these draws of another model?"
+                f"prior, or on its edge; {name!r} of the first is "
+                f"{flat[name][np.argmax(wrong)].tolist()}. Are these draws of another model?"
             )
     return found.reshape(*shape, model.dimension)
+
+
+def locate(
+    model: Model, draws: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Named draws as unconstrained vectors, and which draws of a parameter are not in its support.
+
+    Args:
+        model: the model, with the coordinates and the supports.
+        draws: draws x shape of every parameter.
+    """
+    found = np.array(_flatten(model, {name: own(draws[name]) for name in model.names}))
+    again = unravel_positions(model, own(np.where(np.isfinite(found), found, 0.0)))
+    infinite = ~np.isfinite(found).all(axis=1)
+    outside = {}
+    for name in model.names:
+        before, after = np.asarray(draws[name]), np.asarray(again[name])
+        apart = np.abs(after - before) > SAME * (np.abs(before) + np.abs(after)) + 1e-12
+        outside[name] = infinite | apart.reshape(len(apart), -1).any(axis=1)
+    return found, outside
 
 
 _flatten = jit(lambda model, draws: jax.vmap(model.flatten)(draws))

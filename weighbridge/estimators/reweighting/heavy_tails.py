@@ -1,0 +1,41 @@
+"""What heavy tails of importance ratios do to the error of their mean."""
+
+from __future__ import annotations
+
+import math
+
+from weighbridge.core.thresholds import MAX_PROPOSAL_PARETO_K
+
+
+def inflation(pareto_k: float, count: int) -> float:
+    r"""Factor by which the standard error of a mean of ratios is raised for a heavy tail.
+
+    .. math:: n^{\max(0, \hat k - 1/2)}
+
+    For a Pareto shape k above 1/2 the variance is infinite, and the error of a mean of n ratios
+    decreases as n^{k-1}, not as n^{-1/2}. Their sample variance knows only the part of the tail
+    that was drawn. NaN for k of 1 or more: then the mean itself does not exist.
+
+    Args:
+        pareto_k: Pareto k-hat of the ratios.
+        count: their number.
+
+    >>> inflation(0.3, 10_000), round(inflation(0.6, 10_000), 2), inflation(1.2, 10_000)
+    (1.0, 2.51, nan)
+    """
+    if pareto_k >= 1.0 or math.isnan(pareto_k):
+        return math.nan
+    return float(count ** max(0.0, pareto_k - 0.5))
+
+
+def is_heavy(pareto_k: float, count: int) -> bool:
+    r"""Whether the tail of so many ratios is too heavy for their mean to be believed.
+
+    .. math:: \hat k > \min(1 - 1 / \log_{10} n, \; 0.7)
+
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024), J. Machine Learning Research 25(72).
+
+    >>> is_heavy(0.6, 10_000), is_heavy(0.75, 10_000), is_heavy(0.6, 100)
+    (False, True, True)
+    """
+    return pareto_k > min(1.0 - 1.0 / math.log10(max(count, 11)), MAX_PROPOSAL_PARETO_K)
