@@ -13,6 +13,7 @@ The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
     Importance, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    from draws that exist: reweight, Reweighted
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict

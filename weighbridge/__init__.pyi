@@ -66,6 +66,8 @@ from weighbridge.estimators.online_nested.online_nested import (
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
 from weighbridge.estimators.reweighting.importance import Importance as Importance
+from weighbridge.estimators.reweighting.reweight import Reweighted as Reweighted
+from weighbridge.estimators.reweighting.reweight import reweight as reweight
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC
 from weighbridge.estimators.sgais.published import PublishedSGAIS as PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS as SGAIS

@@ -5,27 +5,30 @@ from __future__ import annotations
 import math
 
 from weighbridge.core.thresholds import MAX_PROPOSAL_PARETO_K
+from weighbridge.diagnostics.pareto import tail_size
 
 
 def inflation(pareto_k: float, count: int) -> float:
     r"""Factor by which the standard error of a mean of ratios is raised for a heavy tail.
 
-    .. math:: n^{\max(0, \hat k - 1/2)}
+    .. math:: n^{\max(0, \; \hat k + s - 1/2)}, \qquad s = (1 + \hat k) / \sqrt{M}
 
     For a Pareto shape k above 1/2 the variance is infinite, and the error of a mean of n ratios
     decreases as n^{k-1}, not as n^{-1/2}. Their sample variance knows only the part of the tail
-    that was drawn. NaN for k of 1 or more: then the mean itself does not exist.
+    that was drawn. s is the standard error of k-hat from the M largest ratios, to which it is
+    fitted. NaN for k of 1 or more: then the mean itself does not exist.
 
     Args:
         pareto_k: Pareto k-hat of the ratios.
         count: their number.
 
     >>> inflation(0.3, 10_000), round(inflation(0.6, 10_000), 2), inflation(1.2, 10_000)
-    (1.0, 2.51, nan)
+    (1.0, 5.88, nan)
     """
     if pareto_k >= 1.0 or math.isnan(pareto_k):
         return math.nan
-    return float(count ** max(0.0, pareto_k - 0.5))
+    doubt = (1.0 + pareto_k) / math.sqrt(max(tail_size(count), 1))
+    return float(count ** max(0.0, pareto_k + doubt - 0.5))
 
 
 def is_heavy(pareto_k: float, count: int) -> bool:
