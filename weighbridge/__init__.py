@@ -12,7 +12,7 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    Importance, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    Importance, Laplace, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
     from draws that exist: reweight, Reweighted
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat

@@ -55,6 +55,7 @@ from weighbridge.estimators.bidirectional.bounds import Verdict as Verdict
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
+from weighbridge.estimators.laplace.laplace import Laplace as Laplace
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling

@@ -114,7 +114,7 @@ def find_reference(row: Row, problem: Problem, data: Any) -> dict[str, Any]:
     if row.has_mode and (row.kind == "answer" or row.reference == "importance"):
         posterior = references.Posterior(problem.model, data)
         mode = posterior.mode(problem.start)
-        found["laplace"] = known(mode.laplace() + log_num_labellings(problem.model))
+        found["laplace"] = known(references.laplace(mode) + log_num_labellings(problem.model))
         if row.reference == "importance":
             reference = references.importance(posterior, mode)
         elif row.reference == "without scales":

@@ -1,6 +1,7 @@
 """What ``benchmarks.sgais.headline`` compares with: the mode, Laplace, importance sampling, SMC.
 
-All of them use the likelihood of all rows, in blocks. Of SGAIS they use only its second-order sums.
+All of them use the likelihood of all rows, in blocks, and nothing of SGAIS. The mode and its
+curvature are those of ``wb.Laplace``.
 Importance sampling draws from the Gaussian at the mode; with many rows its weights are nearly
 equal. For K exchangeable components it samples one labelling and multiplies by K!, which is right
 if the components are well separated.
@@ -26,20 +27,18 @@ from weighbridge.data.cutting import pad
 from weighbridge.data.values import num_rows
 from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.bridging.gaussians import log_normal
-from weighbridge.estimators.sgais.anchoring import sums_of_rows
+from weighbridge.estimators.laplace.charts import Chart
+from weighbridge.estimators.laplace.hills import hill_of
+from weighbridge.estimators.laplace.summit import Kind, Summit, ascend
+from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.models.exchangeable import log_num_labellings
 from weighbridge.models.model import Model
 from weighbridge.models.targets.rows import BLOCK_ROWS, Rows
 
-# Points at which the likelihood is computed at once.
-POINTS_AT_ONCE = 16
 # The number of rows times draws of importance sampling, and the most draws.
 BUDGET, MOST_DRAWS = 256_000_000, 16_384
 # The first seed of SMC; these seeds differ from those of the SGAIS runs.
 FIRST_SEED = 1000
-MAX_NEWTON_STEPS = 200
-# The smallest curvature that a Newton step uses, and the longest step.
-LEAST_CURVATURE, LONGEST_STEP = 1e-3, 3.0
 
 
 class Reference(NamedTuple):
@@ -50,106 +49,48 @@ class Reference(NamedTuple):
     how: str
 
 
-class Mode(NamedTuple):
-    """The position of the mode, and the log density and its curvature (negative definite) there."""
-
-    position: np.ndarray
-    height: float
-    curvature: np.ndarray
-
-    def laplace(self) -> float:
-        """log f + D/2 log 2 pi - 1/2 log |-H|; NaN if -H is not positive definite."""
-        curvatures = np.linalg.eigvalsh(-self.curvature)
-        if not curvatures[0] > 0:
-            return math.nan
-        return float(self.height + 0.5 * np.sum(np.log(2 * math.pi / curvatures)))
-
-
 class Posterior:
-    """The exact log density of all rows, with its derivatives."""
+    """The exact log density of all rows, its mode, and the time of a pass over the rows."""
 
     @double_precision
     def __init__(self, model: Model, data: Any) -> None:
         self.model, self.data = model, data
-        count = num_rows(data)
-        size = -(-count // BLOCK_ROWS) * BLOCK_ROWS
-        padded = Rows(*pad(data, np.ones(count), size))
-        self.blocks: Rows = jax.tree_util.tree_map(
-            lambda leaf: jnp.asarray(leaf).reshape(-1, BLOCK_ROWS, *leaf.shape[1:]), padded
-        )
+        self.density = JointDensity(model, data, np.ones(num_rows(data)))
 
     @double_precision
     def __call__(self, position: np.ndarray) -> np.ndarray:
         """Log densities at some points, points x coordinates."""
-        found = []
-        for start in range(0, len(position), POINTS_AT_ONCE):
-            part = position[start : start + POINTS_AT_ONCE]
-            fill = np.repeat(part[:1], POINTS_AT_ONCE - len(part), axis=0)
-            heights = _log_densities(self.model, self.blocks, np.concatenate([part, fill]))
-            found.append(np.asarray(heights)[: len(part)])
-        return np.concatenate(found)
+        return self.density(position)
 
     @double_precision
-    def expansion(self, position: np.ndarray) -> Mode:
-        """Log density and curvature at a point; the field ``position`` holds the gradient."""
-        weight = np.ones(num_rows(self.data))
-        sums = sums_of_rows(self.model, position, self.data, weight)
-        height, gradient, curvature = map(np.asarray, _prior_expansion(self.model, position))
-        return Mode(
-            gradient + np.asarray(sums.gradient),
-            float(height + sums.value),
-            curvature + np.asarray(sums.curvature),
-        )
-
-    def mode(self, start: dict[str, np.ndarray] | None) -> Mode:
-        """The mode by Newton's method, with absolute values of curvatures, so that it climbs."""
+    def mode(self, start: dict[str, np.ndarray] | None) -> Summit:
+        """The mode, by the library's Newton method; not a climb from several starts."""
         position = np.zeros(self.model.dimension) if start is None else self.model.ravel(start)
-        here = self.expansion(position)
-        for _ in range(MAX_NEWTON_STEPS):
-            step, promise = _newton_step(here.position, here.curvature)
-            if promise < 1e-9:
-                break
-            tries = 0.5 ** np.arange(POINTS_AT_ONCE)
-            heights = self(position + tries[:, None] * step)
-            best = int(np.nanargmax(np.where(np.isfinite(heights), heights, -np.inf)))
-            if not heights[best] > here.height:
-                break
-            position = position + tries[best] * step
-            here = self.expansion(position)
-        return Mode(position, here.height, here.curvature)
+        scale = np.ones(self.model.dimension)
+        hill = hill_of(self.density, Chart(), scale)
+        return ascend(hill, position, scale, self.model.bounded)
 
     @double_precision
     def gradient_pass(self) -> float:
         """Seconds of one pass over all rows: log-likelihood and gradient at a point."""
+        count = num_rows(self.data)
+        size = -(-count // BLOCK_ROWS) * BLOCK_ROWS
+        padded = Rows(*pad(self.data, np.ones(count), size))
+        blocks: Rows = jax.tree_util.tree_map(
+            lambda leaf: jnp.asarray(leaf).reshape(-1, BLOCK_ROWS, *leaf.shape[1:]), padded
+        )
         position = np.zeros(self.model.dimension)
         seconds = []
         for _ in range(6):
             began = time.perf_counter()
-            jax.block_until_ready(_value_and_gradient(self.model, self.blocks, position))
+            jax.block_until_ready(_value_and_gradient(self.model, blocks, position))
             seconds.append(time.perf_counter() - began)
         return float(np.median(seconds[1:]))
 
 
-def _newton_step(gradient: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, float]:
-    """The step, and the gain in log density that is expected from it."""
-    values, vectors = np.linalg.eigh(-curvature)
-    along = vectors.T @ gradient
-    step = along / np.maximum(np.abs(values), LEAST_CURVATURE)
-    promise = 0.5 * float(along @ step)
-    length = float(np.linalg.norm(step))
-    return vectors @ step * min(1.0, LONGEST_STEP / max(length, 1e-300)), promise
-
-
-@jax.jit
-def _log_densities(model: Model, blocks: Rows, position: Array) -> Array:
-    def height(u: Array) -> Array:
-        parameters, log_prior = model.transform(u)
-        add = lambda so_far, rows: (so_far + rows(model, u, parameters), None)  # noqa: E731
-        found: Array = jax.lax.scan(add, log_prior, blocks)[0]
-        return found
-
-    heights: Array = jax.vmap(height)(position)
-    return heights
+def laplace(mode: Summit) -> float:
+    """log f + D/2 log 2 pi - 1/2 log |-H|; NaN if it is not a mode with a usable curvature."""
+    return mode.log_mass if mode.kind is Kind.MODE else math.nan
 
 
 @jax.jit
@@ -163,23 +104,15 @@ def _value_and_gradient(model: Model, blocks: Rows, position: Array) -> tuple[Ar
     return found
 
 
-@jax.jit
-def _prior_expansion(model: Model, position: Array) -> tuple[Array, Array, Array]:
-    def height(u: Array) -> Array:
-        return model.transform(u)[1]
-
-    return height(position), jax.grad(height)(position), jax.hessian(height)(position)
-
-
 def draws_for(data: Any) -> int:
     """The number of draws: rows times draws stay within the budget."""
     return min(-(-BUDGET // num_rows(data)), MOST_DRAWS)
 
 
-def importance(posterior: Posterior, mode: Mode) -> Reference:
+def importance(posterior: Posterior, mode: Summit) -> Reference:
     """Importance sampling from the Gaussian at the mode, times K! for exchangeable components."""
     num_draws = draws_for(posterior.data)
-    root = np.linalg.cholesky(np.linalg.inv(-mode.curvature))
+    root = mode.root
     noise = np.random.default_rng(0).standard_normal((num_draws, len(root)))
     position = mode.position + noise @ root.T
     log_proposal = log_normal(noise, root)
@@ -204,7 +137,7 @@ def without_scales(data: Any) -> Reference:
     model, num_draws = problems.slopes_model(), draws_for(data)
     posterior = Posterior(model, data)
     mode = posterior.mode(None)
-    root = np.linalg.cholesky(np.linalg.inv(-mode.curvature))
+    root = mode.root
     position = student(np.random.default_rng(0), num_draws, mode.position, root)
     plain = double_precision(lambda: np.asarray(_log_priors(model, position)))()
     height = posterior(position) - plain + problems.log_prior_of_slopes(position)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.ibis.ibis import IBIS
+from weighbridge.estimators.laplace.laplace import Laplace
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
@@ -33,6 +34,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
     "importance": Importance,
+    "laplace": Laplace,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

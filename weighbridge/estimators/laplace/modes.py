@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,30 +13,20 @@ from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.climbing import climb
+from weighbridge.estimators.laplace.ends import LEAST_SHARE, Ends, unseen_share
 from weighbridge.estimators.laplace.hills import Hill, hill_of
-from weighbridge.estimators.laplace.summit import Kind, Summit, ascend
+from weighbridge.estimators.laplace.summit import Kind
 from weighbridge.estimators.maximization.simulated_annealing import Problem, polish
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture
-from weighbridge.models.exchangeable import (
-    Reference,
-    features,
-    find_reference,
-    log_num_labellings,
-    relabelled,
-)
 from weighbridge.models.model import Model, draw_positions
 
 # Prior draws: they give the scale of each coordinate, and the best and some others are starts.
 NUM_DRAWS = 256
-# Ends of climbs within this distance of a mode, in its standard deviations, are that mode.
-SAME_MODE = 0.1
-# Ends of climbs that are no modes are kept if they may hold this share of the evidence.
-LEAST_SHARE = 0.01
 # Share of a proposal that is divided evenly over the modes, whatever their masses seem to be.
 EVENLY = 0.1
-# Draws by which components are labelled; equal components differ by less than this, in spreads.
-LABEL_DRAWS, EQUAL = 256, 1e-3
+# While there are likely to be other modes, there are further climbs, up to so many times as many.
+MOST_BATCHES = 16
 
 
 class Modes(NamedTuple):
@@ -77,6 +66,11 @@ class Modes(NamedTuple):
         width = 0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + log_root
         return np.asarray(self.log_density + width + self.log_copies)
 
+    @property
+    def unseen(self) -> float:
+        """Probability that another climb would end at a mode that is not among these."""
+        return unseen_share(self.log_mass, self.found_by, self.num_starts)
+
     def mixture(self, freedom: float = math.inf) -> Mixture:
         """A mixture with a component at each mode, as a proposal.
 
@@ -107,11 +101,14 @@ def find_modes(
     A likelihood on the host has no gradient: then Nelder-Mead climbs, and derivatives are finite
     differences; this is refused in more than 12 dimensions.
 
-    A mode that attracts no start is not found, and nothing can show this.
+    Of several modes, there are further climbs, up to 16 times as many: eight for each mode and for
+    one more, and while many modes were found by one or two climbs only, since there are probably
+    others. ``unseen`` is the probability that is left. A mode that attracts hardly any start is not
+    found, and nothing can show this.
 
     Args:
         density: the unnormalised log posterior.
-        num_starts: number of climbs.
+        num_starts: number of climbs at first.
         seed: the same seed gives the same starts.
         chart: other coordinates whose density has the modes; the result is in unconstrained ones.
         report: called with the share of the work that is done.
@@ -126,40 +123,36 @@ def find_modes(
     """
     model, chart = density.model, Chart() if chart is None else chart
     before = density.num_evaluations
-    draws = _prior_draws(model, seed)
+    draws = _prior_draws(model, seed, 0)
     scale = _spread(draws)
     chart.check(model, draws[:16])
     hill = hill_of(density, chart, scale)
-    starts = _choose(hill, draws, num_starts)
-    if hill.has_gradient:
-        ends, evaluations = climb(chart, density.path, starts, scale, report)
-    else:
-        ends, evaluations = _climb_on_host(hill, starts, scale), 0
-    # A climb that could not begin to move is still a start; nothing lower than it is lost.
-    heights = hill.heights(ends)
-    ends = ends[np.argsort(-heights, kind="stable")][: int(np.isfinite(heights).sum())]
-    if not len(ends):
+    found, evaluations, num_climbs = Ends(hill, model, scale), 0, 0
+    for batch in range(MOST_BATCHES):
+        if batch:
+            draws = _prior_draws(model, seed, batch)
+        starts = _choose(hill, draws, num_starts)
+        if len(starts) and hill.has_gradient:
+            ends, taken = climb(chart, density.path, starts, scale, report)
+            evaluations += taken
+        else:
+            ends = _climb_on_host(hill, starts, scale)
+        found.add(ends, seed)
+        num_climbs += len(starts)
+        if found.are_all(num_climbs):
+            break
+    if not found.summits:
         raise ModelError(
             "The density is zero, or not a number, at every prior draw that was tried, so no mode "
             "can be found. Check the log-likelihood, and the scale of the data."
         )
-    if not model.exchangeable:
-        summits, found_by = _summits(hill, model, ends, scale)
-        cell = None
-    else:
-        # First in the labelling of the best end, then in that of the best mode and its spread.
-        first = find_reference(model, ends[:1], 0)
-        top = ascend(hill, ends[0], scale, model.bounded)
-        reference = _reference(model, top, first, seed)
-        summits, found_by = _summits(hill, model, relabelled(model, ends, reference), scale)
-        cell = Cell(model, reference)
-    return _modes(
-        summits, found_by, cell, len(starts), evaluations + density.num_evaluations - before
-    )
+    evaluations += density.num_evaluations - before
+    return _modes(found, num_climbs, evaluations)
 
 
-def _prior_draws(model: Model, seed: int) -> np.ndarray:
-    key = random_key(int(random_numbers(seed, Stream.MODE_STARTS).integers(2**63)))
+def _prior_draws(model: Model, seed: int, batch: int) -> np.ndarray:
+    numbers = random_numbers(seed, Stream.MODE_STARTS, batch)
+    key = random_key(int(numbers.integers(2**63)))
     return np.asarray(draw_positions(model, key, NUM_DRAWS))
 
 
@@ -184,75 +177,28 @@ def _climb_on_host(hill: Hill, starts: np.ndarray, scale: np.ndarray) -> np.ndar
     return np.array([polish(problem, start, scale)[0] for start in starts])
 
 
-def _summits(
-    hill: Hill, model: Model, ends: np.ndarray, scale: np.ndarray
-) -> tuple[list[Summit], list[int]]:
-    """The different summits, and how many climbs ended at each; the ends are in order of height."""
-    bounded, found_by = model.bounded, Counter[int]()
-    found: list[Summit] = []
-
-    def known(position: np.ndarray) -> int | None:
-        for number, summit in enumerate(found):
-            near = SAME_MODE if summit.kind is Kind.MODE else 1.0
-            if summit.distance(position[None])[0] < near:
-                return number
-        return None
-
-    for end in ends:
-        number = known(end)
-        if number is None:
-            summit = ascend(hill, end, scale, bounded)
-            number = known(summit.position)
-            if number is None:
-                number = len(found)
-                found.append(summit)
-        found_by[number] += 1
-    return found, [found_by[number] for number in range(len(found))]
-
-
-def _reference(model: Model, top: Summit, first: Reference, seed: int) -> Reference:
-    """The labelling of a mode, with the spreads of draws around it."""
-    numbers = random_numbers(seed, Stream.MODE_STARTS, 1)
-    draws = Mixture.of(top.position, top.root).draw(numbers, LABEL_DRAWS)
-    usable = np.isfinite(features(model, draws)).all(axis=(1, 2))
-    return find_reference(model, draws[usable]) if usable.sum() > LABEL_DRAWS // 2 else first
-
-
-def _log_copies(summit: Summit, cell: Cell | None) -> float:
-    """log of K! over the number of permutations that change nothing, since components are equal."""
-    if cell is None:
-        return 0.0
-    components = features(cell.model, summit.position[None])[0] / cell.reference.spread
-    alike = np.abs(components[:, None] - components[None]).max(axis=2) < EQUAL
-    groups = Counter(tuple(row) for row in alike.tolist())
-    equal = sum(math.lgamma(count + 1) for count in groups.values())
-    return log_num_labellings(cell.model) - equal
-
-
-def _modes(
-    summits: list[Summit], found_by: list[int], cell: Cell | None, num_starts: int, evaluations: int
-) -> Modes:
-    copies = np.array([_log_copies(summit, cell) for summit in summits])
-    mass = np.array([summit.log_mass for summit in summits]) + copies
-    is_mode = np.array([summit.kind is Kind.MODE for summit in summits])
-    top = np.max(mass[is_mode], initial=-np.inf)
+def _modes(ends: Ends, num_starts: int, evaluations: int) -> Modes:
+    """All modes, the largest mass first; of each kind that is no mode, the most important."""
+    mass, copies = ends.log_mass(), ends.log_copies()
+    is_mode = np.array([summit.kind is Kind.MODE for summit in ends.summits])
+    top = float(np.max(mass[is_mode], initial=-np.inf))
     kept: list[int] = []
     for number in np.argsort(-mass, kind="stable"):
         if not is_mode[number]:
-            # Of each kind that is no mode, the one with the largest mass tells enough.
-            same = any(summits[other].kind is summits[number].kind for other in kept)
+            kind = ends.summits[number].kind
+            same = any(ends.summits[other].kind is kind for other in kept)
             if same or mass[number] < top + math.log(LEAST_SHARE):
                 continue
         kept.append(int(number))
-    chosen = [summits[number] for number in kept]
+    chosen = [ends.summits[number] for number in kept]
     return Modes(
         np.stack([summit.position for summit in chosen]),
         np.array([summit.log_density for summit in chosen]),
         np.stack([summit.root for summit in chosen]),
-        np.array([found_by[number] for number in kept]),
+        np.array([ends.found_by[number] for number in kept]),
         copies[kept],
         tuple(summit.kind for summit in chosen),
-        cell,
+        ends.cell,
         num_starts,
         evaluations,
     )

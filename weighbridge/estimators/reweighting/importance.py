@@ -113,8 +113,11 @@ class Importance(BatchMethod):
         """Rounds have different proposals; all their weights together are weighed again."""
         first = results[0]
         ratios = np.concatenate([r.diagnostics["log_ratios"] for r in results])
-        weighed = weigh(ratios)
+        unseen = min(r.diagnostics.get("modes_unseen", 0.0) for r in results)
+        weighed = weigh(ratios).with_unseen(unseen)
         diagnostics = first.diagnostics | _diagnostics(weighed, ratios)
+        if "modes_unseen" in diagnostics:
+            diagnostics["modes_unseen"] = unseen
         diagnostics |= {n: sum(r.diagnostics[n] for r in results) for n in self.counts}
         raised = dict.fromkeys(flag for result in results for flag in result.flags)
         interrupted = (Status.INTERRUPTED,) if Status.INTERRUPTED in raised else ()
@@ -160,7 +163,7 @@ class Importance(BatchMethod):
 
     def _result(self, run: _Run, final: Population) -> Evidence:
         ratios = final.log_weight.reshape(self.num_islands, self.num_draws)
-        weighed = weigh(ratios)
+        weighed = weigh(ratios).with_unseen(run.remarks.get("modes_unseen", 0.0))
         samples, _ = posterior(run.density.model, final.position, weighed.log_weights)
         steps = [*run.steps, _told(final.log_weight)]
         return Evidence(

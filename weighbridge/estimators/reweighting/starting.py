@@ -86,7 +86,7 @@ def find_start(
             mixture.joined(widened(mixture), defensive),
             True,
             modes.cell,
-            {"num_modes": len(modes.position)},
+            {"num_modes": len(modes.position), "modes_unseen": modes.unseen},
         )
     if _are_draws(proposal):
         mixture, cell = _fit(model, proposal, degrees)
