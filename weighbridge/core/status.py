@@ -142,7 +142,7 @@ class Status(enum.Enum):
     HEAVY_WEIGHTS = (
         "heavy-tailed weights",
         "a few importance weights dominate, and still larger ones are likely to exist where no "
-        "draw was (diagnostics['pareto_k'] is above 0.7, or above 1 - 1/log10(draws)). The log "
+        "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
         "evidence is likely to be too low, and its error is a guess",
         "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
         "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
