@@ -14,7 +14,8 @@ The evidence of models
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
     Bridge, Importance, Laplace, NestedSampling, OnlineNestedSampling
     results of nested sampling: NestedEvidence, merge
-    from posterior draws that exist already: bridge, from_arviz
+    from posterior draws that exist already: bridge, reweight, Reweighted,
+    from_arviz
     ratios of evidences: savage_dickey, product_space, importance_ratio; EvidenceRatio
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat

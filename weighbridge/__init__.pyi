@@ -72,6 +72,8 @@ from weighbridge.estimators.ratios.importance_ratio import importance_ratio as i
 from weighbridge.estimators.ratios.product_space import product_space as product_space
 from weighbridge.estimators.ratios.savage_dickey import savage_dickey as savage_dickey
 from weighbridge.estimators.reweighting.importance import Importance as Importance
+from weighbridge.estimators.reweighting.reweight import Reweighted as Reweighted
+from weighbridge.estimators.reweighting.reweight import reweight as reweight
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC as SequentialSGMCMC
 from weighbridge.estimators.sgais.published import PublishedSGAIS as PublishedSGAIS
 from weighbridge.estimators.sgais.sgais import SGAIS as SGAIS

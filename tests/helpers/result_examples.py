@@ -34,6 +34,12 @@ def nested():
     return wb.NestedEvidence(**fields)
 
 
+def reweighted():
+    fields = {f.name: getattr(evidence(), f.name) for f in dataclasses.fields(wb.Evidence)}
+    told = {"log_ratio": -1.5, "ratio_error": 0.05, "pareto_k": 0.3, "ess": 25.0}
+    return wb.Reweighted(**fields | {"diagnostics": told})
+
+
 def comparison():
     other = dataclasses.replace(evidence(), log_evidence=-12.0)
     return wb.compare({"a": evidence(), "b": other})
@@ -102,6 +108,7 @@ EXAMPLES = {
     "Posterior": posterior(),
     "Prediction": wb.Prediction(DRAWS, 30, {"a": 1.0}),
     "PredictiveCheck": wb.PredictiveCheck({"mean": 0.0}, {"mean": DRAWS[0]}, {"mean": 0.4}),
+    "Reweighted": reweighted(),
     "Sensitivity": wb.Sensitivity({"mu": 0.1}, {"mu": 0.2}, -0.5, 0.03, -9.0, 0.1),
     "Summary": wb.diagnostics.summarise({"mu": DRAWS}),
     "Table": wb.Table(("mean", "sd"), {"mu": (0.5, 0.1)}),

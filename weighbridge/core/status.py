@@ -139,6 +139,15 @@ class Status(enum.Enum):
         "Raise max_calls or time_limit; use moves='slice' instead of 'prior'; for a likelihood "
         "without a maximum, change the model.",
     )
+    HEAVY_WEIGHTS = (
+        "heavy-tailed weights",
+        "a few importance weights dominate, and still larger ones are likely to exist where no "
+        "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
+        "evidence is likely to be too low, and its error is a guess",
+        "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
+        "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
+        "reweighting: the two posteriors are too different, so run the other model itself.",
+    )
     MODE_AT_EDGE = (
         "mode at the edge",
         "the density of the chosen coordinates grows towards a bound of the support, or without "
@@ -222,15 +231,6 @@ class Status(enum.Enum):
         "bound",
         "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
         "evidences of the models: wb.compare(models, data).",
-    )
-    HEAVY_WEIGHTS = (
-        "heavy-tailed weights",
-        "a few importance weights dominate, and still larger ones are likely to exist where no "
-        "draw was (diagnostics['pareto_k'] is above 0.7, or above 1 - 1/log10(draws)). The log "
-        "evidence is likely to be too low, and its error is a guess",
-        "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
-        "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
-        "reweighting: the two posteriors are too different, so run the other model itself.",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

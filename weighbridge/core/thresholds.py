@@ -39,7 +39,7 @@ MAX_BRIDGE_ERRORS = 4.0
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5
 # HEAVY_WEIGHTS: Pareto shape of importance weights above which their mean is unreliable: Vehtari et
-# al. (2024). For few draws it is smaller.
+# al. (2024). The error of the shape is added to it.
 MAX_PROPOSAL_PARETO_K = 0.7
 # CHAINS_DISAGREE: R-hat of posterior draws above which the error of a bridge is not believed.
 # The stricter MAX_RHAT below is exceeded by chance where chains are short or parameters many.

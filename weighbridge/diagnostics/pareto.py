@@ -74,11 +74,20 @@ def pareto_smooth(log_ratio: np.ndarray) -> tuple[np.ndarray, float]:
     return flat.reshape(np.shape(log_ratio)), tail.shape
 
 
+def tail_size(count: int) -> int:
+    """How many of so many ratios are the tail to which the distribution is fitted.
+
+    >>> tail_size(10_000)
+    300
+    """
+    return math.ceil(min(count / 5, 3 * math.sqrt(count)))
+
+
 def _fit_tail(values: np.ndarray) -> Tail:
     """The tail of finite log ratios in growing order."""
     if len(values) < FEWEST:
         return Tail(math.inf, 0.0, 1.0, 0)
-    tail = math.ceil(min(len(values) / 5, 3 * math.sqrt(len(values))))
+    tail = tail_size(len(values))
     ratio = np.exp(values[-tail - 1 :] - values[-1])
     excess = ratio[1:] - ratio[0]
     if excess[-1] <= 1e-12:  # the largest ratios are all equal: there is no tail

@@ -35,8 +35,8 @@ METHODS: dict[str, Callable[[], Method]] = {
     "bridge": Bridge,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
-    "laplace": Laplace,
     "importance": Importance,
+    "laplace": Laplace,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

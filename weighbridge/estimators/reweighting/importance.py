@@ -20,14 +20,8 @@ from weighbridge.core.types import PyTree, Report
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.proposals.joint_density import BLOCK, JointDensity
 from weighbridge.estimators.protocols import BatchMethod
-from weighbridge.estimators.reweighting.population import (
-    LogDensity,
-    Population,
-    Settings,
-    adapt,
-    evaluate_at,
-    fits,
-)
+from weighbridge.estimators.reweighting.history import LogDensity, Population, evaluate_at
+from weighbridge.estimators.reweighting.population import Settings, adapt
 from weighbridge.estimators.reweighting.proposal import Proposal, checked_draws
 from weighbridge.estimators.reweighting.starting import check_proposal, find_cell, find_start
 from weighbridge.estimators.reweighting.weights import Weighed, weigh
@@ -87,7 +81,7 @@ class Importance(BatchMethod):
     num_components: int = 8
     degrees: int = 5
     defensive: float = 0.1
-    num_populations: int = 8
+    num_populations: int = 12
 
     name: ClassVar[str] = "importance"
     counts: ClassVar[tuple[str, ...]] = ("num_evaluations",)
@@ -119,8 +113,11 @@ class Importance(BatchMethod):
         """Rounds have different proposals; all their weights together are weighed again."""
         first = results[0]
         ratios = np.concatenate([r.diagnostics["log_ratios"] for r in results])
-        weighed = weigh(ratios)
+        unseen = min(r.diagnostics.get("modes_unseen", 0.0) for r in results)
+        weighed = weigh(ratios).with_unseen(unseen)
         diagnostics = first.diagnostics | _diagnostics(weighed, ratios)
+        if "modes_unseen" in diagnostics:
+            diagnostics["modes_unseen"] = unseen
         diagnostics |= {n: sum(r.diagnostics[n] for r in results) for n in self.counts}
         raised = dict.fromkeys(flag for result in results for flag in result.flags)
         interrupted = (Status.INTERRUPTED,) if Status.INTERRUPTED in raised else ()
@@ -161,19 +158,14 @@ class Importance(BatchMethod):
         with in_double_precision():
             density = JointDensity(model, values, weight)
             run = _Run(self, density, seed, first_island, report)
-            populations = run.search()
-            chosen = int(np.argmax(fits(populations))) if len(populations) > 1 else 0
-            final = run.answer(populations[chosen].proposal)
-            result = self._result(run, populations, chosen, final)
+            result = self._result(run, run.answer(run.search()))
         return replace(result, elapsed=time.perf_counter() - began)
 
-    def _result(
-        self, run: _Run, populations: list[Population], chosen: int, final: Population
-    ) -> Evidence:
+    def _result(self, run: _Run, final: Population) -> Evidence:
         ratios = final.log_weight.reshape(self.num_islands, self.num_draws)
-        weighed = weigh(ratios)
+        weighed = weigh(ratios).with_unseen(run.remarks.get("modes_unseen", 0.0))
         samples, _ = posterior(run.density.model, final.position, weighed.log_weights)
-        steps = [*(_told(p.log_weight) for p in populations), _told(final.log_weight)]
+        steps = [*run.steps, _told(final.log_weight)]
         return Evidence(
             log_evidence=weighed.log_evidence,
             std_error=weighed.std_error,
@@ -185,8 +177,7 @@ class Importance(BatchMethod):
             diagnostics={
                 **_diagnostics(weighed, ratios),
                 "num_evaluations": run.density.num_evaluations,
-                "num_populations": len(populations),
-                "chosen_population": chosen,
+                "num_populations": len(run.steps),
                 **run.remarks,
             },
             flags=weighed.flags,
@@ -211,10 +202,11 @@ class _Run:
         self.settings = Settings(
             method.num_components, method.degrees, method.defensive, method.num_populations
         )
-        self._share = 0.0
+        self.steps: list[dict[str, float]] = []
+        self._share = SEARCH
 
-    def search(self) -> list[Population]:
-        """The populations of the adaptation, each with its proposal."""
+    def search(self) -> Proposal:
+        """The proposal of the answer."""
         method, model = self.method, self.density.model
         shape = (float(method.degrees), float(method.defensive))
         names = (self.seed, self.first_island)
@@ -224,8 +216,7 @@ class _Run:
         adapts = start.adapts if method.adaptive is None else method.adaptive
         labelled = start.cell is not None or not model.exchangeable
         if not adapts and labelled:
-            nothing = np.empty(0)
-            return [Population(start.proposal, np.empty((0, model.dimension)), nothing, nothing)]
+            return start.proposal
         numbers = random_numbers(self.seed, Stream.POPULATIONS, self.first_island, 2)
         size = self.settings.size(model.dimension)
         drawn = checked_draws(start.proposal, numbers, size, model.dimension)
@@ -234,13 +225,10 @@ class _Run:
             raise _nowhere(size)
         if not labelled:
             self.cell = find_cell(model, first)
-            offset = np.zeros(size) if self.cell is None else self.cell(first.position)
-            first = first._replace(
-                log_density=first.log_density + offset, log_weight=first.log_weight + offset
-            )
+            first = evaluate_at(start.proposal, drawn, self.log_density())
+        self._population_drawn(first)
         if not adapts:
-            return [first]
-        self._advance(first.log_weight)
+            return start.proposal
         return adapt(first, self.log_density(), self.settings, *names, self._population_drawn)
 
     def answer(self, proposal: Proposal) -> Population:
@@ -284,11 +272,9 @@ class _Run:
         self._tell(SEARCH * share, np.zeros(1), 0)
 
     def _population_drawn(self, population: Population) -> None:
-        self._advance(population.log_weight)
-
-    def _advance(self, log_weight: np.ndarray) -> None:
-        self._share += (0.8 - self._share) / 3
-        self._tell(max(self._share, SEARCH), log_weight, self.density.num_evaluations)
+        self.steps.append(_told(population.log_weight))
+        self._share += (0.8 - self._share) / 4
+        self._tell(self._share, population.log_weight, self.density.num_evaluations)
 
     def _tell(self, share: float, log_weight: np.ndarray, evaluations: int) -> None:
         if self.report is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -143,7 +143,7 @@ def given_proposal(model: Model, given: Any) -> Proposal:
     if isinstance(given, dist.Distribution):
         return VectorProposal(model, given)
     if isinstance(given, Proposal) and not isinstance(given, type):
-        return cast(Proposal, given)
+        return given
     raise MethodError(
         'proposal must be "laplace" or "prior"; posterior draws (a wb.Posterior, a wb.Evidence or '
         "a mapping from parameter names to arrays); a mapping from parameter names to NumPyro "

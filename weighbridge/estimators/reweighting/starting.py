@@ -16,7 +16,8 @@ from weighbridge.estimators.laplace.modes import find_modes
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture, fit_clusters
-from weighbridge.estimators.reweighting.population import Population, widened
+from weighbridge.estimators.reweighting.history import Population
+from weighbridge.estimators.reweighting.population import widened
 from weighbridge.estimators.reweighting.proposal import PriorProposal, Proposal, given_proposal
 from weighbridge.models.exchangeable import find_reference, relabelled
 from weighbridge.models.model import Model
@@ -85,7 +86,7 @@ def find_start(
             mixture.joined(widened(mixture), defensive),
             True,
             modes.cell,
-            {"num_modes": len(modes.position)},
+            {"num_modes": len(modes.position), "modes_unseen": modes.unseen},
         )
     if _are_draws(proposal):
         mixture, cell = _fit(model, proposal, degrees)

@@ -10,7 +10,11 @@ import numpy as np
 from weighbridge.core.islands import combine_islands, rounding_error
 from weighbridge.core.resampling import effective_sample_size, log_mean_exp
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_TEMPERED_SPREAD, MIN_PROPOSAL_DRAWS
+from weighbridge.core.thresholds import (
+    MAX_TEMPERED_SPREAD,
+    MAX_UNSEEN_MODES,
+    MIN_PROPOSAL_DRAWS,
+)
 from weighbridge.diagnostics.pareto import pareto_smooth
 from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
 
@@ -35,6 +39,18 @@ class Weighed(NamedTuple):
     islands: np.ndarray
     log_weights: np.ndarray
     flags: tuple[Status, ...]
+
+    def with_unseen(self, unseen: float) -> Weighed:
+        """The same, if there are probably modes that the search missed.
+
+        Args:
+            unseen: probability that another climb would have ended at a mode that was not found;
+                it counts as the share of the evidence that is missing.
+        """
+        missed = -math.log1p(-min(unseen, 0.95))
+        flags = (Status.MODES_UNSEEN,) if unseen > MAX_UNSEEN_MODES else ()
+        error = math.hypot(self.std_error, missed)
+        return self._replace(std_error=error, flags=(*flags, *self.flags))
 
 
 def weigh(log_ratio: np.ndarray) -> Weighed:
