@@ -12,7 +12,7 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    OnlineNestedSampling, HarmonicMean (as a warning), NestedSampling; its results: NestedEvidence, merge
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict

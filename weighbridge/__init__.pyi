@@ -52,6 +52,7 @@ from weighbridge.estimators.annealing.moves.walks import AdaptiveWalk as Adaptiv
 from weighbridge.estimators.bidirectional.bidirectional import bidirectional as bidirectional
 from weighbridge.estimators.bidirectional.bounds import Bounds as Bounds
 from weighbridge.estimators.bidirectional.bounds import Verdict as Verdict
+from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate

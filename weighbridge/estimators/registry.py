@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
+from weighbridge.estimators.harmonic_mean import HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
@@ -29,6 +30,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "harmonic_mean": HarmonicMean,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
     "sequential_sgmcmc": SequentialSGMCMC,

@@ -69,11 +69,15 @@ class Held(Admission):
     @cached_property
     def fingerprint(self) -> Fingerprint | None:
         """The fingerprint of all rows; None without data."""
-        values, weight = self.contents()
-        if values is None:
-            return None
-        counts = np.ones(num_rows(values)) if weight is None else weight
-        return Fingerprint().add(values, counts, ordered=weight is None)
+        return fingerprint_of(*self.contents())
+
+
+def fingerprint_of(values: PyTree, weight: np.ndarray | None) -> Fingerprint | None:
+    """The fingerprint of rows and their weights, as from ``hold``; None without data."""
+    if values is None:
+        return None
+    counts = np.ones(num_rows(values)) if weight is None else weight
+    return Fingerprint().add(values, counts, ordered=weight is None)
 
 
 def hold(
