@@ -12,7 +12,8 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    OnlineNestedSampling, HarmonicMean (as a warning), NestedSampling; its results: NestedEvidence, merge
+    OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    HarmonicMean, as a warning
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict
@@ -21,7 +22,7 @@ Streams
     watch, Plan, Keeping, Watched, CheckpointStore
     open_feed, chunks, RedisStream, Parcel, Notice, Continuity, lagged, Lagged
 The posterior
-    sample, Posterior, Prediction, Warmup, Summary, Table, Findings
+    sample, Posterior, Prediction, Warmup, Summary, Table, Findings; ExactPosterior (of the zoo)
     kernels: NUTS, XHMC, HMC, WindowedHMC, MALA, Metropolis, MetropolisHastings, AdaptiveMetropolis,
     Independence, Slice, Stretch, Gibbs, ParallelTempering, SimulatedTempering,
     PopulationMonteCarlo, Rejection
@@ -32,7 +33,7 @@ Checking a model
     loo, waic, compare_loo, Elpd, ElpdComparison, predictive_check, PredictiveCheck,
     prior_sensitivity, Sensitivity, sbc, Calibration, ModelReport, Check
 Integrals and maxima
-    integrate, Integral, maximize, Optimum
+    integrate, Integral, maximize, Optimum, score, fisher_information, Information
 Errors
     WeighbridgeError, CheckpointError, DataError, ForkError, InUseError, MethodError,
     MissingDependencyError, ModelError, WeighbridgeWarning

@@ -56,6 +56,9 @@ from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
+from weighbridge.estimators.maximization.information import Information as Information
+from weighbridge.estimators.maximization.information import fisher_information as fisher_information
+from weighbridge.estimators.maximization.information import score as score
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling
@@ -128,6 +131,7 @@ from weighbridge.weighing.online_comparison.online_comparison import (
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate as ComparisonUpdate
 from weighbridge.weighing.session import Update as Update
 from weighbridge.weighing.weighing import evidence as evidence
+from weighbridge.zoo.exact_posterior import ExactPosterior as ExactPosterior
 
 __version__: str
 __all__: list[str]

@@ -22,6 +22,7 @@ NO_RESULTS = {
         "AIS",
         "AdaptiveHMC",
         "AdaptiveWalk",
+        "HarmonicMean",
         "IBIS",
         "Keeping",
         "NestedSampling",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -96,7 +97,7 @@ def _cuts(ordered: np.ndarray, shares: np.ndarray, probability: float, worth: fl
 
     # Join the two intervals whose gap is least significantly below the level, while it is not.
     while len(runs) > 1:
-        gaps = [-excess(before[1], after[0], level) for before, after in zip(runs, runs[1:])]
+        gaps = [-excess(before[1], after[0], level) for before, after in pairwise(runs)]
         least = int(np.argmin(gaps))
         if gaps[least] >= SIGNIFICANT:
             break
@@ -113,7 +114,7 @@ def _cuts(ordered: np.ndarray, shares: np.ndarray, probability: float, worth: fl
         kept.append((first, after))
     runs = kept
     cuts = []
-    for (_, after), (first, _) in zip(runs, runs[1:]):
+    for (_, after), (first, _) in pairwise(runs):
         emptiest = after + int(np.argmin(density[after:first]))
         here = ordered[(ordered >= edges[emptiest]) & (ordered <= edges[emptiest + 1])]
         widest = int(np.argmax(np.diff(here)))
