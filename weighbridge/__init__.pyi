@@ -52,6 +52,8 @@ from weighbridge.estimators.annealing.moves.walks import AdaptiveWalk as Adaptiv
 from weighbridge.estimators.bidirectional.bidirectional import bidirectional as bidirectional
 from weighbridge.estimators.bidirectional.bounds import Bounds as Bounds
 from weighbridge.estimators.bidirectional.bounds import Verdict as Verdict
+from weighbridge.estimators.bridging.bridge_method import Bridge as Bridge
+from weighbridge.estimators.bridging.posterior_bridge import bridge as bridge
 from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
@@ -83,6 +85,7 @@ from weighbridge.monitoring.watch_plan import Keeping as Keeping
 from weighbridge.monitoring.watch_plan import Plan as Plan
 from weighbridge.monitoring.watch_plan import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
+from weighbridge.results.arviz_import import from_arviz as from_arviz
 from weighbridge.results.evidence_result import Evidence as Evidence
 from weighbridge.results.posterior import Posterior as Posterior
 from weighbridge.results.prediction import Prediction as Prediction

@@ -42,7 +42,8 @@ def test_it_is_too_high_by_more_the_wider_the_prior_is_and_flagged_every_time():
         model = wb.zoo.gaussian.model(prior_scale=scale)
         exact = wb.zoo.gaussian.log_evidence(DATA, prior_scale=scale)
         results = [
-            wb.HarmonicMean().from_draws(model, DATA, exact_draws(scale, seed)) for seed in range(20)
+            wb.HarmonicMean().from_draws(model, DATA, exact_draws(scale, seed))
+            for seed in range(20)
         ]
         assert all(r.status is Status.INFINITE_VARIANCE for r in results)
         assert all(math.isnan(r.std_error) for r in results)

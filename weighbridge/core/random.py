@@ -43,6 +43,7 @@ class Stream(enum.IntEnum):
     NESTED_RANKS = 25
     NESTED_CHUNKS = 31
     POSTERIOR_RUNS = 41
+    BRIDGE_DRAWS = 42
 
 
 def random_numbers(

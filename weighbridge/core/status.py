@@ -148,6 +148,36 @@ class Status(enum.Enum):
         "Raise max_calls or time_limit; use moves='slice' instead of 'prior'; for a likelihood "
         "without a maximum, change the model.",
     )
+    CHAINS_DISAGREE = (
+        "chains disagree",
+        "R-hat of the posterior draws is too large (diagnostics['rhat']): the chains have not "
+        "reached the same distribution, and the log evidence may be wrong by more than its error",
+        "Draw longer chains with a longer warm-up. If this does not help, the posterior has "
+        "several modes: declare components that may be permuted as exchangeable, reparametrise, or "
+        'use method="smc" or "nested".',
+    )
+    DRAWS_DO_NOT_FIT = (
+        "draws do not fit the model",
+        "bridges that weigh draws and proposal differently do not agree, as they must if the draws "
+        "are from the posterior of this model with these data. The log evidence is likely to be "
+        "wrong by more than its error",
+        "Check that the draws were made with the same prior, likelihood and data, and that their "
+        "chains have converged. Draws of approximate methods are not from the posterior.",
+    )
+    LITTLE_OVERLAP = (
+        "little overlap",
+        "a few terms of the bridge decide, since the proposal and the posterior hardly overlap "
+        "(diagnostics['khat_proposal'], ['khat_posterior'], ['overlap']). The error of the log "
+        "evidence may be too small",
+        'Use more draws, another proposal (proposal="warp3" or "mixture"), or a parametrisation '
+        "whose posterior is closer to a Gaussian.",
+    )
+    FEW_EFFECTIVE_DRAWS = (
+        "few effective draws",
+        "the posterior draws are worth few independent ones (diagnostics['effective_draws']), so "
+        "that the error of the log evidence is itself hardly known",
+        "Draw longer chains, or reparametrise the model so that the chains mix faster.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from weighbridge.core import interrupts
 from weighbridge.core.checks import check_seed
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import DataError
@@ -21,7 +23,7 @@ from weighbridge.estimators.posterior_run import PosteriorRun, report_steps, sam
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.estimators.sequential import posterior
-from weighbridge.models.held import fingerprint_of, hold
+from weighbridge.models.held import take
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import require_model
 from weighbridge.results.evidence_result import Evidence
@@ -104,7 +106,6 @@ class HarmonicMean(BatchMethod):
         """
         check_seed(seed)
         began = time.perf_counter()
-        density = JointDensity(model, values, weight)
         drawn = sample_posterior(
             model,
             values,
@@ -114,8 +115,11 @@ class HarmonicMean(BatchMethod):
             first_island=first_island,
             report=report,
         )
-        interrupted = drawn.num_samples < self.num_samples
-        result = _average(density, read_draws(model, drawn), began, interrupted)
+        stopped = interrupts.is_due()
+        # If the sampling was stopped, the draws so far are used.
+        with interrupts.stopped_by(threading.Event(), 0.0):
+            density = JointDensity(model, values, weight)
+            result = _average(density, read_draws(model, drawn), began, stopped)
         if report is not None:
             report(1.0, result.log_evidence, self.num_chains * (self.num_warmup + self.num_samples))
         return result
@@ -139,10 +143,10 @@ class HarmonicMean(BatchMethod):
         """
         began = time.perf_counter()
         require_model(model)
-        values, weight = hold(model, data, "wb.HarmonicMean")
+        held = take(model, data, "wb.HarmonicMean")
         read = read_draws(model, draws)
-        result = _average(JointDensity(model, values, weight), read, began)
-        return replace(result, fingerprint=fingerprint_of(values, weight))
+        result = _average(JointDensity(model, *held.contents()), read, began)
+        return replace(result, fingerprint=held.fingerprint)
 
     def _run(self) -> PosteriorRun:
         return PosteriorRun(self.num_samples, self.num_warmup, self.num_chains)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
+from weighbridge.estimators.bridging.bridge_method import Bridge
 from weighbridge.estimators.harmonic_mean import HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
@@ -30,6 +31,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "bridge": Bridge,
     "harmonic_mean": HarmonicMean,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,

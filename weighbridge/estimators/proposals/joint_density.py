@@ -11,7 +11,7 @@ from weighbridge.core import interrupts
 from weighbridge.core.random import random_key
 from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.path import Path, evaluate_chunk
-from weighbridge.estimators.bridging.gaussians import log_densities
+from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.models.model import Model, draw_positions
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import PROBES, HostLikelihood, host_likelihood

@@ -31,8 +31,9 @@ from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive
 from weighbridge.estimators.annealing.moves.walks import needs_gradient
 from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.estimators.annealing.reweighting import Settings
-from weighbridge.estimators.bridging.gaussians import Gaussian, log_densities, log_normal
+from weighbridge.estimators.bridging.gaussians import Gaussian, log_normal
 from weighbridge.estimators.clusters import POINTS_FOR_EACH, find_clusters
 from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, join
 
