@@ -9,6 +9,7 @@ help(wb.evidence) describes one name. The names by topic:
 
 Models
     Model, from_numpyro, zoo (ready-made models), adapters (scikit-learn, river), check_model
+    coordinates of a prior: in_coordinates, BoxCox, YeoJohnson
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,

@@ -80,6 +80,9 @@ from weighbridge.estimators.tempering.smc import SMC as SMC
 from weighbridge.estimators.tempering.thermodynamic import Thermodynamic as Thermodynamic
 from weighbridge.models.model import Model as Model
 from weighbridge.models.numpyro.reading import from_numpyro as from_numpyro
+from weighbridge.models.transforms import BoxCox as BoxCox
+from weighbridge.models.transforms import YeoJohnson as YeoJohnson
+from weighbridge.models.transforms import in_coordinates as in_coordinates
 from weighbridge.monitoring.checkpoint_store import CheckpointStore as CheckpointStore
 from weighbridge.monitoring.watch_plan import Keeping as Keeping
 from weighbridge.monitoring.watch_plan import Plan as Plan

@@ -28,6 +28,7 @@ from weighbridge.models.priors import (
     leaf_layout,
 )
 from weighbridge.models.program_text import describe
+from weighbridge.models.transforms import InCoordinates
 
 LogLikelihood = Callable[[Any, Any], Any]
 # Whether a likelihood is a density of real values, or a probability of classes or counts.
@@ -257,7 +258,9 @@ class Model:
             parameters: Parameters = {}
             for site, prior in self._priors(parameters):
                 coordinates = Coordinates.of(prior)
-                plain = isinstance(coordinates.bijector, dist.transforms.IdentityTransform)
+                plain = isinstance(coordinates.bijector, dist.transforms.IdentityTransform) or (
+                    isinstance(prior, InCoordinates) and prior.is_unbounded
+                )
                 found[site.start : site.stop] = not plain
                 own = position[site.start : site.stop].reshape(site.unconstrained_shape)
                 parameters[site.name] = coordinates.value(own)[0]
