@@ -102,7 +102,9 @@ def draw_histograms(axes: Any, found: dict[str, np.ndarray]) -> None:
     axes.set_title(f"figures 3.2 and 3.3: {FEW} draws,\n{REPEATS:,} times", fontsize="medium")
 
 
-def draw_growth(axes: Any, sizes: tuple[int, ...], found: dict[str, np.ndarray], what: str) -> None:
+def draw_growth(
+    axes: Any, sizes: tuple[int, ...], found: dict[str, np.ndarray], what: str, place: str
+) -> None:
     """Median error and the range of 90 % of the runs against a size."""
     for (name, label), colour in zip(NAMES.items(), COLOURS):
         low, middle, high = found[name].T
@@ -112,7 +114,7 @@ def draw_growth(axes: Any, sizes: tuple[int, ...], found: dict[str, np.ndarray],
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_xlabel(what)
     axes.set_ylabel("error of log Z (nats)")
-    axes.legend(fontsize="small", frameon=False, loc="lower left")
+    axes.legend(fontsize="small", frameon=False, loc=place)
 
 
 def main() -> None:
@@ -124,10 +126,10 @@ def main() -> None:
     drawn = panels(None, (2, 2), (10.0, 8.0))
     draw_first(drawn.grid[0, 0], data)
     draw_histograms(drawn.grid[0, 1], histograms)
-    draw_growth(drawn.grid[1, 0], ROWS, by_rows, "rows")
+    draw_growth(drawn.grid[1, 0], ROWS, by_rows, "rows", "lower left")
     drawn.grid[1, 0].set_xscale("log")
     drawn.grid[1, 0].set_title(f"{MANY:,} draws, one parameter: more rows", fontsize="medium")
-    draw_growth(drawn.grid[1, 1], PARAMETERS, by_parameters, "parameters")
+    draw_growth(drawn.grid[1, 1], PARAMETERS, by_parameters, "parameters", "center right")
     whole_numbers(drawn.grid[1, 1].xaxis)
     drawn.grid[1, 1].set_title(f"{MANY:,} draws, 100 rows: more parameters", fontsize="medium")
     save_figure(drawn.figure, FIGURE)
