@@ -137,7 +137,8 @@ FIGURES = {
     "integral": lambda **k: integral().plot(**k),
 }  # fmt: skip
 # How many panels each has, to be given as axes.
-PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "two modes": (2, 2), "one": (1, 1), "chains": (2, 3),
+PANELS = {"two modes": (2, 2),
+          "path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (2, 3),
           "pairs of chains": (2, 2), "autocorrelation": (3, 1), "energy": (1, 2),
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),
