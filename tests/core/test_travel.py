@@ -22,6 +22,7 @@ NO_RESULTS = {
         "AIS",
         "AdaptiveHMC",
         "AdaptiveWalk",
+        "Bridge",
         "HarmonicMean",
         "IBIS",
         "Keeping",

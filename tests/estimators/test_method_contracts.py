@@ -79,6 +79,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "sequential_sgmcmc": lambda: wb.SequentialSGMCMC(
         num_islands=8, num_particles=16, start_with=wb.SMC(**SMALL)
     ),
+    "bridge": lambda: wb.Bridge(num_samples=250, num_warmup=200),
     "nested": lambda: wb.NestedSampling(num_live=160),
     "online_nested": lambda: wb.OnlineNestedSampling(num_live=160),
     "grid": Grid,

@@ -38,9 +38,9 @@ MAX_BRIDGE_ERRORS = 4.0
 # BRIDGE_SHORT: if the Pareto shape of its weights is above this, a bridge's error decreases more
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5
-# CHAINS_DISAGREE: R-hat of posterior draws above which the error of a bridge is not to be believed.
-# The stricter MAX_RHAT below is exceeded by chance where chains are short or parameters many; a
-# hundred effective draws have an R-hat of 1.04, and the largest of several coordinates 1.07.
+# CHAINS_DISAGREE: R-hat of posterior draws above which the error of a bridge is not believed.
+# The stricter MAX_RHAT below is exceeded by chance where chains are short or parameters many.
+# Chains of few effective draws exceed this one by chance too, which is allowed for.
 MAX_BRIDGE_RHAT = 1.1
 # FEW_EFFECTIVE_DRAWS: with fewer effective draws the error of a bridge is itself unknown.
 MIN_BRIDGE_DRAWS = 50

@@ -61,6 +61,8 @@ def positions_of(model: Model, samples: Mapping[str, np.ndarray]) -> np.ndarray:
         if not np.isfinite(values).all():
             raise DataError(f"Draws of {site.name!r} are NaN or infinite.")
         shape = values.shape[:2]
+        if not values.size:
+            raise DataError(f"There are no draws: those of {site.name!r} have shape {shape}.")
         flat[site.name] = own(values.reshape(-1, *site.shape))
     found = np.array(_flatten(model, flat))
     again = unravel_positions(model, own(np.where(np.isfinite(found), found, 0.0)))

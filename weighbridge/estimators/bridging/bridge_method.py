@@ -16,7 +16,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.status import Status
 from weighbridge.core.types import Kernel, PyTree, Report
-from weighbridge.estimators.bridging.from_draws import Settings, bridge_draws, check_proposal
+from weighbridge.estimators.bridging.from_draws import BridgePlan, bridge_draws, check_proposal
 from weighbridge.estimators.bridging.posterior_bridge import NAME, to_evidence
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.posterior_run import PosteriorRun, report_steps, sample_posterior
@@ -124,8 +124,8 @@ class Bridge(BatchMethod):
         with in_double_precision(), interrupts.stopped_by(threading.Event(), 0.0):
             density = JointDensity(model, values, weight)
             draws = read_draws(model, posterior)
-            settings = Settings(self.proposal, self.repetitions, seed, first_island)
-            answer = bridge_draws(density, draws, 0, settings)
+            plan = BridgePlan(self.proposal, self.repetitions, seed, first_island)
+            answer = bridge_draws(density, draws, 0, plan)
             result = to_evidence(
                 density,
                 draws,

@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weighbridge import diagnostics
 from weighbridge.core.errors import DataError, MethodError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
-    MAX_BRIDGE_RHAT,
     MAX_BRIDGE_TERM_PARETO_K,
     MIN_BRIDGE_DRAWS,
     MIN_BRIDGE_EVENNESS,
@@ -21,6 +19,7 @@ from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.bridging.bridge import MAX_ITERATIONS, Sides
 from weighbridge.estimators.bridging.groups import GROUPS, Groups, in_groups
+from weighbridge.estimators.bridging.mixing import Mixing, find_mixing
 from weighbridge.estimators.bridging.precision import Precision, find_precision, is_shifted
 from weighbridge.estimators.bridging.proposals import KINDS, LogDensities, Proposal, choose, fit
 from weighbridge.estimators.posterior_draws import PosteriorDraws
@@ -33,7 +32,7 @@ LEAST_PROPOSED = 1000
 REMARK = "Only modes that are among the posterior draws are part of this log evidence."
 
 
-class Settings(NamedTuple):
+class BridgePlan(NamedTuple):
     """How a bridge is built.
 
     Attributes:
@@ -75,7 +74,7 @@ def check_proposal(proposal: object) -> None:
 
 
 def bridge_draws(
-    density: JointDensity, draws: PosteriorDraws, num_islands: int, settings: Settings
+    density: JointDensity, draws: PosteriorDraws, num_islands: int, plan: BridgePlan
 ) -> BridgeAnswer:
     """The evidence of a model from draws of its posterior.
 
@@ -83,18 +82,18 @@ def bridge_draws(
         density: the unnormalised log posterior.
         draws: the posterior draws.
         num_islands: number of islands, one after the other, of which they are; 0 if there are none.
-        settings: the proposal, the repetitions and the seed.
+        plan: the proposal, the repetitions and the seed.
     """
-    numbers = random_numbers(settings.seed, Stream.BRIDGE_DRAWS, settings.first_island)
+    numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island)
     height = _heights(density, draws)
     draws, labelled = _one_labelling(density, draws, height)
     groups = in_groups(draws, num_islands, numbers)
-    kind = settings.proposal
+    kind = plan.proposal
     overlaps: dict[str, float] = {}
     if kind == AUTO:
         kind, overlaps = choose(labelled, *groups.fitting(0, numbers), numbers)
-    worth = _effective_draws(draws)
-    bridges = _build(labelled, groups, kind, worth, settings)
+    mixing = find_mixing(draws)
+    bridges = _build(labelled, groups, kind, mixing.effective_draws, plan)
     log_evidences = [sides.solve() for sides in bridges]
     if not all(map(math.isfinite, log_evidences)):
         raise DataError(
@@ -105,7 +104,6 @@ def bridge_draws(
     precision = find_precision(groups, bridges, log_evidences)
     shifted, shift = is_shifted(groups, bridges[0], precision.std_error)
     above, below = bridges[0].terms(log_evidences[0])
-    mixing = float(np.nanmax(_rhat(draws), initial=-math.inf)) if draws.ordered else math.nan
     found = {
         "island_log_evidence": np.array([log_evidence]),
         "proposal": kind,
@@ -115,8 +113,8 @@ def bridge_draws(
         "khat_proposal": pareto_khat(np.log(above[above > 0])),
         "khat_posterior": pareto_khat(np.log(below[below > 0])),
         "num_iterations": max(len(sides.path) for sides in bridges),
-        "effective_draws": worth,
-        "rhat": mixing if math.isfinite(mixing) else math.nan,
+        "effective_draws": mixing.effective_draws,
+        "rhat": mixing.rhat,
         "num_draws": int(draws.log_weights.size),
         "num_proposed": int(sum(sides.proposal.size for sides in bridges)),
         "num_evaluations": density.num_evaluations,
@@ -131,7 +129,7 @@ def bridge_draws(
         "draws_remark": REMARK,
     }
     path = np.array(bridges[0].path)
-    return BridgeAnswer(log_evidence, precision, _flags(found, shifted), found, path)
+    return BridgeAnswer(log_evidence, precision, _flags(found, shifted, mixing), found, path)
 
 
 def _heights(density: JointDensity, draws: PosteriorDraws) -> np.ndarray:
@@ -167,10 +165,10 @@ def _one_labelling(
 
 
 def _build(
-    density: LogDensities, groups: Groups, kind: str, worth: float, settings: Settings
+    density: LogDensities, groups: Groups, kind: str, worth: float, plan: BridgePlan
 ) -> list[Sides]:
     """Both samples of every repetition; all have the same posterior draws and fits."""
-    numbers = random_numbers(settings.seed, Stream.BRIDGE_DRAWS, settings.first_island, 1)
+    numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island, 1)
     fits = [fit(kind, np.concatenate(groups.fitting(g, numbers))) for g in range(GROUPS)]
     shape, dimension = groups.log_weights.shape, groups.positions.shape[-1]
     flat = groups.positions.reshape(GROUPS, -1, dimension)
@@ -185,10 +183,8 @@ def _build(
     each = flat.shape[1] * max(1, -(-LEAST_PROPOSED // used))
     num_blocks = used // groups.in_a_block
     found = []
-    for repetition in range(settings.repetitions):
-        numbers = random_numbers(
-            settings.seed, Stream.BRIDGE_DRAWS, settings.first_island, 2, repetition
-        )
+    for repetition in range(plan.repetitions):
+        numbers = random_numbers(plan.seed, Stream.BRIDGE_DRAWS, plan.first_island, 2, repetition)
         drawn = np.stack([proposal.density.draw(numbers, each) for proposal in fits])
         above = density(drawn.reshape(-1, dimension)).reshape(GROUPS, -1)
         ratios = _log_ratios(density, fits, drawn, above)
@@ -215,25 +211,6 @@ def _log_ratios(
     return np.stack(ratios)
 
 
-def _effective_draws(draws: PosteriorDraws) -> float:
-    """The number of independent draws that the draws are worth: the median over coordinates."""
-    if not draws.ordered:
-        return float(np.exp(-np.logaddexp.reduce(2.0 * draws.log_weights, axis=None)))
-    worth = np.atleast_1d(diagnostics.ess(draws.positions, "mean"))
-    worth = worth[np.isfinite(worth)]
-    total = float(draws.log_weights.size)
-    return float(np.clip(np.median(worth), 1.0, total)) if len(worth) else total
-
-
-def _rhat(draws: PosteriorDraws) -> np.ndarray:
-    """R-hat of every coordinate; a single chain is compared with itself, half by half."""
-    positions = draws.positions
-    if len(positions) == 1:
-        half = positions.shape[1] // 2
-        positions = positions[0, : 2 * half].reshape(2, half, -1)
-    return np.atleast_1d(diagnostics.rhat(positions))
-
-
 def _error_measures(precision: Precision, log_evidences: list[float]) -> dict[str, float]:
     """The words of the R package bridgesampling (Gronau, Singmann & Wagenmakers 2020)."""
     square = precision.std_error**2
@@ -253,15 +230,15 @@ def _evenness(terms: np.ndarray) -> float:
     return float(np.mean(terms) ** 2 / np.mean(terms**2))
 
 
-def _flags(found: dict[str, Any], shifted: bool) -> tuple[Status, ...]:
+def _flags(found: dict[str, Any], shifted: bool, mixing: Mixing) -> tuple[Status, ...]:
     khat = max(found["khat_proposal"], found["khat_posterior"])
     checks = {
         Status.DRAWS_DO_NOT_FIT: shifted,
-        Status.CHAINS_DISAGREE: found["rhat"] > MAX_BRIDGE_RHAT,
+        Status.CHAINS_DISAGREE: mixing.disagree,
         Status.LITTLE_OVERLAP: (
             khat > MAX_BRIDGE_TERM_PARETO_K and found["evenness"] < MIN_BRIDGE_EVENNESS
         )
         or found["num_iterations"] >= MAX_ITERATIONS,
-        Status.FEW_EFFECTIVE_DRAWS: found["effective_draws"] < MIN_BRIDGE_DRAWS,
+        Status.FEW_EFFECTIVE_DRAWS: mixing.effective_draws < MIN_BRIDGE_DRAWS,
     }
     return tuple(flag for flag, applies in checks.items() if applies)

@@ -46,13 +46,13 @@ class Groups(NamedTuple):
     def pieces(self) -> int:
         """Into how many blocks a series is cut for the jackknife."""
         series, length = self.log_weights.shape[1:]
-        wanted = -(-BLOCKS // (GROUPS * series))
+        wanted = -(-BLOCKS // (GROUPS * int(series)))
         return max(1, min(wanted, int(length) // LEAST_IN_A_BLOCK))
 
     @property
     def in_a_block(self) -> int:
         """Draws of a block."""
-        return int(self.log_weights.shape[2] // self.pieces)
+        return int(self.log_weights.shape[2]) // self.pieces
 
     def blocks(self, values: np.ndarray) -> np.ndarray:
         """Values of all draws, groups x series x draws, as blocks x draws."""

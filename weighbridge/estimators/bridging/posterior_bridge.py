@@ -15,7 +15,7 @@ from weighbridge.data.fingerprint import exact_digest
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.estimators.bridging.from_draws import (
     BridgeAnswer,
-    Settings,
+    BridgePlan,
     bridge_draws,
     check_proposal,
 )
@@ -110,8 +110,8 @@ def bridge(
         draws = read_draws(model, posterior)
         _check_origin(posterior, model, held)
         density = JointDensity(model, values, weight)
-        settings = Settings(proposal, repetitions, seed)
-        answer = bridge_draws(density, draws, _num_islands(posterior), settings)
+        plan = BridgePlan(proposal, repetitions, seed)
+        answer = bridge_draws(density, draws, _num_islands(posterior), plan)
         approximate = isinstance(posterior, Posterior) and _kernel_name(posterior) in APPROXIMATE
         flags = (Status.UNADJUSTED,) * approximate
         return to_evidence(density, draws, answer, flags, held, seconds=time.perf_counter() - began)

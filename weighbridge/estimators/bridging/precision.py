@@ -144,19 +144,20 @@ def is_shifted(groups: Groups, sides: Sides, std_error: float) -> tuple[bool, fl
     function near 0.1 is nearly importance sampling from the proposal, and one near 0.9 nearly the
     reciprocal of that from the draws, which differ.
     """
-    found = []
+    found, above, below, influences = [], [], [], []
     for balance in BALANCES:
         other = Sides(sides.posterior, sides.proposal, sides.share, balance)
-        log_evidence = other.solve()
-        found.append((log_evidence, other.influences(log_evidence)))
-    (low, few), (high, many) = found
-    shift = high - low
-    influences = many - few
-    error = jackknife(influences)
-    if groups.by_chain:
-        per_group = len(influences) // GROUPS
-        of_chain = influences.reshape(GROUPS, -1, per_group // groups.log_weights.shape[1])
-        chains = jackknife(of_chain.sum(axis=(0, 2)))
-        error = error if math.isnan(chains) else max(error, chains)
+        found.append(other.solve())
+        numerator, denominator = other.terms(found[-1])
+        above.append(numerator / numerator.mean())
+        below.append(denominator / denominator.mean())
+        influences.append(other.influences(found[-1]))
+    shift = found[1] - found[0]
+    error = jackknife(influences[1] - influences[0])
+    if groups.is_serial:
+        difference = (above[1] - above[0]).reshape(GROUPS, -1)
+        of_proposal = float(np.mean(np.var(difference, axis=1, ddof=1))) / above[0].size
+        shape = groups.log_weights.shape
+        error = math.sqrt(of_proposal + mean_variance((below[1] - below[0]).reshape(shape)))
     large = abs(shift) > MAX_BRIDGE_SHIFT * error + CONVERGED
     return bool(large and abs(shift) > MIN_BRIDGE_SHIFT * std_error), shift

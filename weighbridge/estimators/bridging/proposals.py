@@ -30,9 +30,9 @@ class Proposal(NamedTuple):
 
     .. math:: \tilde f(u) = \tfrac12 \bigl( f(u) + f(2 m - u) \bigr), \qquad q = N(m, R R^\top)
 
-    which has the same integral, no skewness, and so a larger overlap with a Gaussian. In the
-    standardised coordinates z = R^{-1} (u - m) this is their form: |R| (f(m + R z) + f(m - R z)) / 2
-    against a standard normal.
+    which has the same integral, no skewness, and so a larger overlap with a Gaussian. In
+    standardised coordinates z = R^{-1} (u - m) it is |R| (f(m + R z) + f(m - R z)) / 2, against a
+    standard normal.
 
     Attributes:
         density: the density.
