@@ -13,7 +13,7 @@ Models
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
+    Laplace, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
     Bridge; from posterior draws that exist already: bridge, from_arviz
     HarmonicMean, as a warning
     your own method: BatchMethod, SequentialMethod

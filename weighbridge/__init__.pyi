@@ -58,6 +58,7 @@ from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
+from weighbridge.estimators.laplace.laplace import Laplace as Laplace
 from weighbridge.estimators.maximization.information import Information as Information
 from weighbridge.estimators.maximization.information import fisher_information as fisher_information
 from weighbridge.estimators.maximization.information import score as score

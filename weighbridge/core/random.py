@@ -42,6 +42,8 @@ class Stream(enum.IntEnum):
     NESTED_VOLUMES = 24
     NESTED_RANKS = 25
     NESTED_CHUNKS = 31
+    MODE_STARTS = 51
+    LAPLACE_CHECK = 52
     POSTERIOR_RUNS = 41
     BRIDGE_DRAWS = 42
 

@@ -178,6 +178,52 @@ class Status(enum.Enum):
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
     )
+    MODE_AT_EDGE = (
+        "mode at the edge",
+        "the density of the chosen coordinates grows towards a bound of the support, or without "
+        "end: there is no mode inside, and Laplace's method does not apply",
+        'Use coordinates="unconstrained", a prior that vanishes at the bound, or a non-centred '
+        'form where a scale goes to zero; or another method, such as "smc" or "nested".',
+    )
+    SINGULAR_CURVATURE = (
+        "singular curvature",
+        "at the end of a climb the curvature is zero in some direction, or that of a saddle point "
+        "(diagnostics['mode_kind']). There the width of the prior is used instead, and the log "
+        "evidence of Laplace's method means little",
+        "Look for parameters that the data determine only together, use other coordinates, or "
+        'another method, such as "smc" or "nested".',
+    )
+    MODE_NOT_REACHED = (
+        "mode not reached",
+        "a climb of Laplace's method ended where the gradient does not vanish. The density may "
+        "have a kink, or a ridge that is followed very slowly",
+        "Use a likelihood and priors with derivatives everywhere, parameters with less different "
+        'scales, or another method, such as "smc" or "nested".',
+    )
+    MODES_UNSEEN = (
+        "modes not found",
+        "many modes were found by a single climb each, so there are probably others "
+        "(diagnostics['modes_unseen'] is the probability that another climb ends at a new one). "
+        "The log evidence is likely to be too low; the stated error includes a guess of that",
+        "Use more starts (num_starts), declare components that may be permuted as exchangeable, "
+        'or use "nested" or "smc".',
+    )
+    CHECK_FAILED = (
+        "check failed",
+        "importance sampling around the modes has so few effective draws, or weights with such "
+        "heavy tails (diagnostics['check_ess'], ['check_pareto_k']), that it cannot tell how far "
+        "Laplace's method is off. The stated error is the next term of Laplace's expansion, or NaN "
+        "if that is too large (diagnostics['next_order'])",
+        "Use other coordinates (coordinates=), more draws (num_draws), or another method, such as "
+        '"smc", "sgais" or "nested".',
+    )
+    NOT_GAUSSIAN = (
+        "posterior not Gaussian",
+        "Laplace's method differs by more than a nat from importance sampling around the modes; "
+        "the stated error includes the difference",
+        "diagnostics['check_log_evidence'] is the better answer, with the error ['check_error']. "
+        "Other coordinates (coordinates=) may make the posterior more Gaussian.",
+    )
     PARTICLES_DROPPED = (
         "particles dropped",
         "some particles had a log-likelihood of -inf, and the others were too few to reach the "

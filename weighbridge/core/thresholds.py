@@ -77,6 +77,16 @@ MIN_NESTED_ACCEPTANCE = {
     "sghmc": 0.2,
     "prior": 0.0,
 }
+# CHECK_FAILED: importance sampling around the modes says nothing if the Pareto shape of its weights
+# is above this, or with fewer effective draws.
+MAX_CHECK_PARETO_K, MIN_CHECK_DRAWS = 0.7, 50.0
+# NOT_GAUSSIAN: difference (nats) between Laplace's method and its check; the error includes it.
+MAX_LAPLACE_DIFFERENCE = 1.0
+# CHECK_FAILED too: then the next term of Laplace's expansion is the error, if it is at most this
+# (nats) for each parameter; with a larger one the expansion need not converge.
+MAX_NEXT_ORDER = 0.1
+# MODES_UNSEEN: share of the climbs that were the only one to find their mode.
+MAX_UNSEEN_MODES = 0.03
 # Bounds from both directions: for any model, they cross by this much (nats) with a probability
 # below 2 exp(-8).
 MAX_BOUNDS_CROSSING = 16.0

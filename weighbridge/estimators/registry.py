@@ -9,6 +9,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.estimators.bridging.bridge_method import Bridge
 from weighbridge.estimators.harmonic_mean import HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS
+from weighbridge.estimators.laplace.laplace import Laplace
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
@@ -35,6 +36,7 @@ METHODS: dict[str, Callable[[], Method]] = {
     "harmonic_mean": HarmonicMean,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
+    "laplace": Laplace,
     "sequential_sgmcmc": SequentialSGMCMC,
 }
 

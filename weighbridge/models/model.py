@@ -258,7 +258,10 @@ class Model:
             parameters: Parameters = {}
             for site, prior in self._priors(parameters):
                 coordinates = Coordinates.of(prior)
-                plain = isinstance(coordinates.bijector, dist.transforms.IdentityTransform) or (
+                bijector = coordinates.bijector
+                while isinstance(bijector, dist.transforms.IndependentTransform):
+                    bijector = bijector.base_transform
+                plain = isinstance(bijector, dist.transforms.IdentityTransform) or (
                     isinstance(prior, InCoordinates) and prior.is_unbounded
                 )
                 found[site.start : site.stop] = not plain
