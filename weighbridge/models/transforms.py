@@ -15,7 +15,7 @@ from weighbridge.core.errors import ModelError
 from weighbridge.core.types import Array
 
 
-class BoxCox(Transform):  # type: ignore[misc]
+class BoxCox(Transform):
     r"""The transformation of Box and Cox of positive numbers.
 
     .. math:: y = \frac{(x / s)^\lambda - 1}{\lambda}, \qquad y = \log (x / s) \text{ if }
@@ -69,7 +69,7 @@ class BoxCox(Transform):  # type: ignore[misc]
         return _power(jnp.log(x / self.scale), self.lmbda)
 
     def _inverse(self, y: Array) -> Array:
-        return cast(Array, self.scale * jnp.exp(_inverse_power(y, self.lmbda)))
+        return self.scale * jnp.exp(_inverse_power(y, self.lmbda))
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
         """Log of dy/dx, for each entry."""
@@ -86,7 +86,7 @@ class BoxCox(Transform):  # type: ignore[misc]
         return hash((self.lmbda, self.scale))
 
 
-class YeoJohnson(Transform):  # type: ignore[misc]
+class YeoJohnson(Transform):
     r"""The transformation of Yeo and Johnson of real numbers: Box-Cox for both signs.
 
     .. math:: y = \frac{(1 + z)^\lambda - 1}{\lambda} \text{ for } z \ge 0, \qquad
@@ -146,7 +146,7 @@ class YeoJohnson(Transform):  # type: ignore[misc]
         above, below = jnp.where(y >= 0, y, 0.0), jnp.where(y < 0, -y, 0.0)
         upper = jnp.expm1(_inverse_power(above, self.lmbda))
         lower = -jnp.expm1(_inverse_power(below, 2 - self.lmbda))
-        return cast(Array, self.loc + self.scale * jnp.where(y >= 0, upper, lower))
+        return self.loc + self.scale * jnp.where(y >= 0, upper, lower)
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
         """Log of dy/dx, for each entry."""
@@ -165,7 +165,7 @@ class YeoJohnson(Transform):  # type: ignore[misc]
         return hash((self.lmbda, self.loc, self.scale))
 
 
-class InCoordinates(dist.Distribution):  # type: ignore[misc]
+class InCoordinates(dist.Distribution):
     """A prior with coordinates of its own; see ``in_coordinates``."""
 
     pytree_data_fields = ("base_dist", "transform")
@@ -251,7 +251,7 @@ def in_coordinates(prior: Any, transform: Any) -> Any:
     return InCoordinates(prior, transform)
 
 
-class BoxCoxFromReal(Transform):  # type: ignore[misc]
+class BoxCoxFromReal(Transform):
     r"""From the real line to positive numbers; its inverse is Box-Cox far from the bound.
 
     .. math:: \frac{(x / s)^\lambda}{\lambda} = \pm \log(1 + e^{\pm v}), \qquad
@@ -270,9 +270,9 @@ class BoxCoxFromReal(Transform):  # type: ignore[misc]
         """Transform a coordinate to a positive number."""
         lmbda, scale = self.box_cox.lmbda, self.box_cox.scale
         if lmbda == 0:
-            return cast(Array, scale * jnp.exp(x))
+            return scale * jnp.exp(x)
         log_power = np.log(abs(lmbda)) + _log_softplus(np.sign(lmbda) * x)
-        return cast(Array, scale * jnp.exp(log_power / lmbda))
+        return scale * jnp.exp(log_power / lmbda)
 
     def _inverse(self, y: Array) -> Array:
         lmbda, scale = self.box_cox.lmbda, self.box_cox.scale
@@ -309,11 +309,11 @@ def _without_event(constraint: Any) -> Any:
 
 
 def _power(log_x: Array, lmbda: float) -> Array:
-    return log_x if lmbda == 0 else cast(Array, jnp.expm1(lmbda * log_x) / lmbda)
+    return log_x if lmbda == 0 else jnp.expm1(lmbda * log_x) / lmbda
 
 
 def _inverse_power(y: Array, lmbda: float) -> Array:
-    return y if lmbda == 0 else cast(Array, jnp.log1p(lmbda * y) / lmbda)
+    return y if lmbda == 0 else jnp.log1p(lmbda * y) / lmbda
 
 
 def _draws(draws: Any) -> np.ndarray:
