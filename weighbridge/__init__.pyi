@@ -54,10 +54,14 @@ from weighbridge.estimators.bidirectional.bounds import Bounds as Bounds
 from weighbridge.estimators.bidirectional.bounds import Verdict as Verdict
 from weighbridge.estimators.bridging.bridge_method import Bridge as Bridge
 from weighbridge.estimators.bridging.posterior_bridge import bridge as bridge
+from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
 from weighbridge.estimators.laplace.laplace import Laplace as Laplace
+from weighbridge.estimators.maximization.information import Information as Information
+from weighbridge.estimators.maximization.information import fisher_information as fisher_information
+from weighbridge.estimators.maximization.information import score as score
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling
@@ -83,6 +87,9 @@ from weighbridge.estimators.tempering.smc import SMC as SMC
 from weighbridge.estimators.tempering.thermodynamic import Thermodynamic as Thermodynamic
 from weighbridge.models.model import Model as Model
 from weighbridge.models.numpyro.reading import from_numpyro as from_numpyro
+from weighbridge.models.transforms import BoxCox as BoxCox
+from weighbridge.models.transforms import YeoJohnson as YeoJohnson
+from weighbridge.models.transforms import in_coordinates as in_coordinates
 from weighbridge.monitoring.checkpoint_store import CheckpointStore as CheckpointStore
 from weighbridge.monitoring.watch_plan import Keeping as Keeping
 from weighbridge.monitoring.watch_plan import Plan as Plan
@@ -138,6 +145,7 @@ from weighbridge.weighing.online_comparison.online_comparison import (
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate as ComparisonUpdate
 from weighbridge.weighing.session import Update as Update
 from weighbridge.weighing.weighing import evidence as evidence
+from weighbridge.zoo.exact_posterior import ExactPosterior as ExactPosterior
 
 __version__: str
 __all__: list[str]

@@ -23,6 +23,7 @@ NO_RESULTS = {
         "AdaptiveHMC",
         "AdaptiveWalk",
         "Bridge",
+        "HarmonicMean",
         "IBIS",
         "Keeping",
         "NestedSampling",

@@ -100,6 +100,8 @@ EXAMPLES = {
     "ModelReport": wb.ModelReport((wb.Check("rows", None, "unknown"),)),
     "NestedEvidence": nested(),
     "Notice": wb.Notice("gap", 3, "Rows are missing."),
+    "ExactPosterior": wb.ExactPosterior({"mu": np.array(0.5)}, np.eye(1), "s2", 3.0, 1.0),
+    "Information": wb.Information(np.eye(2), {"w": np.array([0.5, 1.0])}, "observed"),
     "Optimum": wb.Optimum(
         {"mu": np.array([1.0, 2.0])}, -3.0, {"mu": np.array([0.1, 0.2])}, "posterior",
         "constrained", np.array([-3.0]), np.array([[1.0, 2.0]]), ("A note.",),

@@ -30,6 +30,15 @@ class Status(enum.Enum):
         "Run four or more islands (num_islands=16). Do not use SGAIS.published() or "
         "SequentialSGMCMC: the spread over islands does not show their bias.",
     )
+    INFINITE_VARIANCE = (
+        "infinite variance",
+        "the harmonic mean of the likelihood must not be believed. The inverse likelihood has "
+        "infinite variance wherever the prior is wider than the likelihood; then the estimate is "
+        "too high, by the more the wider the prior is, with any number of draws in practice. It "
+        "hardly depends on the prior, as the evidence does, and its error cannot be stated",
+        "Use the same draws in a bridge: wb.bridge(posterior, model, data), or method='bridge', or "
+        "any other method, such as wb.SMC() or wb.NestedSampling().",
+    )
     ROUNDED = (
         "lost in rounding",
         "the log evidence is so large that double precision rounds it by more than a hundredth of "
