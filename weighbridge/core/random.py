@@ -42,6 +42,7 @@ class Stream(enum.IntEnum):
     NESTED_VOLUMES = 24
     NESTED_RANKS = 25
     NESTED_CHUNKS = 31
+    MODE_DRAWS = 41
 
 
 def random_numbers(
