@@ -34,8 +34,8 @@ MOST_HESSIANS, TOP = 4, 0.01
 # A climb has ended at the mode if it is nearer than this, in posterior standard deviations, in all
 # coordinates together. In D dimensions posterior draws are about sqrt(D) away.
 NEAR, LAST_STEPS = 1.0, 5
-# Pairs of draws z and -z that centre and stretch the Gaussian, how often they do so at most, and the
-# last shift, in posterior standard deviations.
+# Pairs of draws z and -z that centre and stretch the Gaussian, how often they do so at most, and
+# the last shift, in posterior standard deviations.
 NUM_PAIRS, MOST_FITS, SHIFT = 64, 6, 0.3
 # Rows of a block of a Hessian, which holds some numbers for each row and parameter in memory.
 HESSIAN_BLOCK = 256
@@ -102,20 +102,21 @@ def _fitted(
 ) -> Mixture | None:
     """The Gaussian, centred and stretched until the gradients of its draws average to zero.
 
-    With white noise z, the mean of z' R' grad log f(m + R z) is the trace by Stein's lemma.
+    With white noise z, the mean of -z' R' grad log f(m + R z) is the trace, by Stein's lemma.
     """
-    dimension = len(mean)
     for _ in range(MOST_FITS):
         interrupts.check()
-        half = numbers.standard_normal((NUM_PAIRS, dimension))
+        half = numbers.standard_normal((NUM_PAIRS, len(mean)))
         noise = np.concatenate([half, -half])
         _, slope = _heights(path, mean + noise @ root.T)
         white = slope @ root
-        shift, curvature = white.mean(axis=0), -float(np.mean(np.sum(white * noise, axis=1)))
+        shift = white.mean(axis=0)
+        # In units of that of white noise, so that a Gaussian posterior is met exactly.
+        curvature = -float(np.sum(white * noise) / np.sum(noise**2))
         if not (np.isfinite(shift).all() and curvature > 0):
             return None
         mean = mean + root @ shift
-        root = root * math.sqrt(dimension / curvature)
+        root = root / math.sqrt(curvature)
         if np.linalg.norm(shift) < SHIFT:
             return Mixture.of(mean, root)
     return None
@@ -137,7 +138,7 @@ def _climbed(path: Path, start: np.ndarray) -> np.ndarray | None:
             return 1e300, np.zeros_like(place)
         return -total, -(np.nan_to_num(slope) * scale).reshape(-1)
 
-    options = {"maxiter": CLIMB_STEPS, "ftol": CLIMB_GAIN, "gtol": 1e-9}
+    options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "ftol": CLIMB_GAIN, "gtol": 1e-9}
     first = (start / scale).reshape(-1)
     found = minimize(downhill, first, jac=True, method="L-BFGS-B", options=options)
     if not abs(found.fun) < 1e300:

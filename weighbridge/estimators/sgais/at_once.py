@@ -18,6 +18,7 @@ from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_BRIDGE_PARETO_K
 from weighbridge.core.types import PyTree
 from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.bridging.bridge import EVEN
 from weighbridge.estimators.path_points import WITH_TEMPERATURE, PathPoint, path_trace
 from weighbridge.estimators.proposals.at_mode import gaussian_at_mode
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 # The numbers of parameters for which it is tried: with fewer the path is fast and its bridge good;
 # with more a matrix of parameters x parameters is too much.
 LEAST_PARAMETERS, MOST_PARAMETERS = FIRST_ORDER_ABOVE + 1, 1000
-# At least this share of the draws must be effective.
+# At least this share of the draws must be effective. With more than ``EVEN`` of them the ratios
+# hardly vary, and their tails do not matter.
 MIN_SHARE = 0.1
 # Copies of the rows in memory: as checked, padded, and in the arrays of the programs. Matrices of
 # parameters x parameters, those of a block of rows included.
@@ -107,7 +109,8 @@ def evidence_at_once(
         log_ratio = density(position) - proposal.log_density(position)
         khat = pareto_khat(log_ratio)
         effective = float(effective_sample_size(log_ratio)) / len(log_ratio)
-        if not (khat < MAX_BRIDGE_PARETO_K and effective >= MIN_SHARE):
+        is_light = khat < MAX_BRIDGE_PARETO_K and effective >= MIN_SHARE
+        if not (is_light or effective > EVEN):
             return None
         samples, log_weights = posterior(model, position, log_ratio)
     of_islands = log_ratio.reshape(num_islands, count)
