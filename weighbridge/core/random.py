@@ -50,6 +50,7 @@ class Stream(enum.IntEnum):
     LAPLACE_CHECK = 52
     PROPOSALS = 61
     POPULATIONS = 62
+    MODE_DRAWS = 71
 
 
 def random_numbers(
