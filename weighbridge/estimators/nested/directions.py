@@ -23,9 +23,7 @@ PAIRS = 0.1
 FAR_PAIRS = 0.1
 
 
-def draw_directions(
-    generator: np.random.Generator, guide: Guide, num_moves: int
-) -> np.ndarray:
+def draw_directions(generator: np.random.Generator, guide: Guide, num_moves: int) -> np.ndarray:
     """Brackets of slice moves: moves x walkers x coordinates.
 
     Args:

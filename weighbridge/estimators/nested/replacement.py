@@ -37,6 +37,10 @@ class Counts:
     num_moves: list[int] = field(default_factory=list)
     remembered: list[float] = field(default_factory=list)
 
+    def memory(self) -> float:
+        """Mean correlation that walks left."""
+        return float(np.mean(self.remembered)) if self.remembered else 0.0
+
 
 @dataclass
 class Replacement:
