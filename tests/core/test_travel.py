@@ -22,9 +22,11 @@ NO_RESULTS = {
         "AIS",
         "AdaptiveHMC",
         "AdaptiveWalk",
+        "BoxCox",
         "Bridge",
         "HarmonicMean",
         "IBIS",
+        "Importance",
         "Keeping",
         "NestedSampling",
         "OnlineNestedSampling",
@@ -33,7 +35,7 @@ NO_RESULTS = {
     ),
     *("PublishedSGAIS", "Repeat", "SGAIS", "SMC", "SequentialSGMCMC", "Thermodynamic"),
     *("CheckpointStore", "Continuity", "Lagged", "Model", "Online", "OnlineComparison"),
-    *("RedisStream", "Status", "BatchMethod", "SequentialMethod", "Kernel"),
+    *("RedisStream", "Status", "BatchMethod", "SequentialMethod", "Kernel", "YeoJohnson"),
 }
 KERNELS = {
     *("AdaptiveMetropolis", "Gibbs", "HMC", "Independence", "MALA", "Metropolis"),
