@@ -156,7 +156,7 @@ def main() -> None:
         report.table(header, rows),
         f"Flags: {said or 'none'}.",
         "Order of the largest exact evidence over 200 data sets of this kind: " + _winners() + ".",
-        f"CPU seconds for all orders, compilation included: {spent}.",
+        f"CPU seconds for all orders (some programs were in the cache on disk): {spent}.",
     ]
     report.write(NAME, "Occam's razor by every road", "\n\n".join(body))
 
