@@ -18,7 +18,7 @@ from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.annealing.cloud import draw_cloud
 from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.bridging.gaussians import log_densities
+from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import sums_at
