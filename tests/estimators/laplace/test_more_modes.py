@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -93,6 +94,18 @@ def test_own_coordinates_move_the_mode():
     )
     cube = modes_of(model, chart=Chart.of(lambda p: p["x"] ** (1 / 3)))
     assert np.exp(cube.position[0, 0]) == pytest.approx(8 / 3, rel=1e-6)
+
+
+def test_a_likelihood_without_derivatives_has_finite_differences():
+    def halved(p):  # reverse mode cannot go through this loop
+        count = jax.lax.while_loop(lambda k: k < 2.0, lambda k: k + 1.0, 0.0 * p["x"])
+        return -count * p["x"] ** 2
+
+    model = whole({"x": dist.Normal(0.0, 1.0)}, halved)
+    modes = modes_of(model, num_starts=2)
+    assert modes.root[0, 0, 0] ** -2 == pytest.approx(5.0, rel=1e-4)
+    with pytest.raises(wb.MethodError, match="differentiate"):
+        modes_of(model, chart=Chart.of("own"))
 
 
 def test_the_same_seed_gives_the_same_modes():
