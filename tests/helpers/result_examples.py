@@ -34,6 +34,12 @@ def nested():
     return wb.NestedEvidence(**fields)
 
 
+def reweighted():
+    fields = {f.name: getattr(evidence(), f.name) for f in dataclasses.fields(wb.Evidence)}
+    told = {"log_ratio": -1.5, "ratio_error": 0.05, "pareto_k": 0.3, "ess": 25.0}
+    return wb.Reweighted(**fields | {"diagnostics": told})
+
+
 def comparison():
     other = dataclasses.replace(evidence(), log_evidence=-12.0)
     return wb.compare({"a": evidence(), "b": other})
@@ -83,6 +89,10 @@ EXAMPLES = {
     "Elpd": ELPD,
     "ElpdComparison": wb.compare_loo({"a": ELPD, "b": ELPD}),
     "Evidence": evidence(),
+    "EvidenceRatio": wb.EvidenceRatio(
+        ("full model", "beta = 0"), np.array([0.0, 1.5]), 0.01 * (1 - np.eye(2)), "savage_dickey",
+        2, (), {"rhat": 1.0}, (STATUS,), ("A remark.",), 1.5, evidence().fingerprint,
+    ),
     "Findings": wb.Findings(["Chains disagree.", "Few draws."]),
     "Fingerprint": evidence().fingerprint,
     "History": history(),
@@ -90,6 +100,8 @@ EXAMPLES = {
     "ModelReport": wb.ModelReport((wb.Check("rows", None, "unknown"),)),
     "NestedEvidence": nested(),
     "Notice": wb.Notice("gap", 3, "Rows are missing."),
+    "ExactPosterior": wb.ExactPosterior({"mu": np.array(0.5)}, np.eye(1), "s2", 3.0, 1.0),
+    "Information": wb.Information(np.eye(2), {"w": np.array([0.5, 1.0])}, "observed"),
     "Optimum": wb.Optimum(
         {"mu": np.array([1.0, 2.0])}, -3.0, {"mu": np.array([0.1, 0.2])}, "posterior",
         "constrained", np.array([-3.0]), np.array([[1.0, 2.0]]), ("A note.",),
@@ -98,6 +110,7 @@ EXAMPLES = {
     "Posterior": posterior(),
     "Prediction": wb.Prediction(DRAWS, 30, {"a": 1.0}),
     "PredictiveCheck": wb.PredictiveCheck({"mean": 0.0}, {"mean": DRAWS[0]}, {"mean": 0.4}),
+    "Reweighted": reweighted(),
     "Sensitivity": wb.Sensitivity({"mu": 0.1}, {"mu": 0.2}, -0.5, 0.03, -9.0, 0.1),
     "Summary": wb.diagnostics.summarise({"mu": DRAWS}),
     "Table": wb.Table(("mean", "sd"), {"mu": (0.5, 0.1)}),

@@ -6,11 +6,14 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
+from weighbridge.estimators.bridging.bridge_method import Bridge
+from weighbridge.estimators.harmonic_mean import HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.laplace.laplace import Laplace
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
 from weighbridge.estimators.online_nested.online_nested import OnlineNestedSampling
 from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
+from weighbridge.estimators.reweighting.importance import Importance
 from weighbridge.estimators.sequential_sgmcmc import SequentialSGMCMC
 from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.estimators.tempering.ais import AIS
@@ -30,8 +33,11 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "bridge": Bridge,
+    "harmonic_mean": HarmonicMean,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
+    "importance": Importance,
     "laplace": Laplace,
     "sequential_sgmcmc": SequentialSGMCMC,
 }

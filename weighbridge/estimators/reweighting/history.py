@@ -1,0 +1,114 @@
+"""Populations of draws from several proposals, and which of the proposals fits best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from weighbridge.core.errors import MethodError
+from weighbridge.core.resampling import effective_sample_size
+from weighbridge.core.thresholds import MAX_BRIDGE_PARETO_K
+from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.reweighting.proposal import Proposal
+
+# The unnormalised log density at positions, in the cell of one labelling if there are several.
+LogDensity = Callable[[np.ndarray], np.ndarray]
+# Effective draws, as a share, below which a proposal fits poorly.
+ENOUGH = 0.1
+
+
+class Population(NamedTuple):
+    """Draws of one proposal.
+
+    Attributes:
+        proposal: where they come from; it knows the populations before only.
+        position: draws x coordinates.
+        log_density: unnormalised, at the draws.
+        log_weight: log density less that of the proposal.
+    """
+
+    proposal: Proposal
+    position: np.ndarray
+    log_density: np.ndarray
+    log_weight: np.ndarray
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether its weights have a heavy tail, or are very uneven."""
+        effective = float(effective_sample_size(self.log_weight)) / len(self.log_weight)
+        return effective < ENOUGH or pareto_khat(self.log_weight) > MAX_BRIDGE_PARETO_K
+
+
+def evaluate_at(proposal: Proposal, position: np.ndarray, log_density: LogDensity) -> Population:
+    """Draws of a proposal with their weights; a draw outside the support (NaN) has none."""
+    inside = np.isfinite(position).all(axis=1)
+    position = np.where(inside[:, None], position, 0.0)
+    height = np.full(len(position), -np.inf)
+    if inside.any():
+        height[inside] = log_density(position[inside])
+    below = np.asarray(proposal.log_density(position), float)
+    if below.shape != height.shape or not np.isfinite(below[inside]).all():
+        raise MethodError(
+            "log_density of the proposal must be one finite number at each of its own draws; at "
+            f"{len(position):,} draws it has the shape {below.shape} and "
+            f"{int((~np.isfinite(below)).sum()):,} values that are not finite."
+        )
+    log_weight = np.where(np.isfinite(height), height - np.where(inside, below, 0.0), -np.inf)
+    return Population(proposal, position, height, log_weight)
+
+
+class History:
+    """The populations so far.
+
+    Args:
+        first: the first one.
+    """
+
+    def __init__(self, first: Population) -> None:
+        self.populations: list[Population] = []
+        # Log density of each proposal at the draws of each population.
+        self._below: list[list[np.ndarray]] = []
+        self.add(first)
+
+    def add(self, drawn: Population) -> None:
+        """Add a population, whose proposal may know those before."""
+        for row, earlier in zip(self._below, self.populations):
+            row.append(earlier.proposal.log_density(drawn.position))
+        self.populations.append(drawn)
+        self._below.append([drawn.proposal.log_density(p.position) for p in self.populations])
+
+    def best(self) -> Population:
+        """The population whose proposal fits best."""
+        return self.populations[int(np.argmax(self.fits()))]
+
+    def fits(self) -> list[float]:
+        r"""How well every proposal fits: log of the share of its draws that would be effective.
+
+        .. math:: -\log \frac1Z \sum_i \bar W_i \frac{f(u_i)}{q_k(u_i)}
+
+        The draws are those of this population and the later ones, which were not used to fit q_k,
+        weighted as draws of the mixture of their proposals (Owen & Zhou 2000, JASA 95:135-143). So
+        a mode that a later proposal finds counts against the proposals that miss it, however even
+        their own weights are.
+        """
+        sizes = np.array([len(p.position) for p in self.populations])
+        found, log_evidence = [], -math.inf
+        for number in range(len(self.populations)):
+            height = np.concatenate([p.log_density for p in self.populations[number:]])
+            below = np.stack([np.concatenate(row[number:]) for row in self._below[number:]])
+            usable = np.isfinite(height)
+            if not usable.any():
+                found.append(-math.inf)
+                continue
+            height, below = height[usable], below[:, usable]
+            log_size = np.log(sizes[number:])[:, None]
+            log_weight = height - np.logaddexp.reduce(below + log_size, axis=0)
+            total = float(np.logaddexp.reduce(log_weight))
+            if number == 0:
+                log_evidence = total
+            uneven = np.logaddexp.reduce(log_weight - total + height - below[0])
+            found.append(log_evidence - float(uneven))
+        return found
