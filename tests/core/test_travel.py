@@ -28,6 +28,7 @@ NO_RESULTS = {
         "IBIS",
         "Importance",
         "Keeping",
+        "Laplace",
         "NestedSampling",
         "OnlineNestedSampling",
         "Plan",

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from weighbridge.core.compilation import Program, jit
 from weighbridge.core.errors import MethodError
 from weighbridge.core.types import Array
 from weighbridge.models.model import Model
@@ -102,8 +103,7 @@ class Chart:
                 f"The coordinates are {found.shape[0]} numbers; the model has {model.dimension} "
                 "degrees of freedom, so as many are needed."
             )
-        volumes = np.asarray(jax.jit(jax.vmap(lambda u: self.log_volume(model, u)))(draws))
-        if not np.isfinite(volumes).any():
+        if not np.isfinite(np.asarray(_log_volumes(self, model, draws))).any():
             raise MethodError(
                 "The coordinates are not invertible: their Jacobian is zero, or not a number, at "
                 "every prior draw that was tried. They must be a one-to-one function of the "
@@ -135,3 +135,9 @@ class Chart:
                 for site in model.sites
             ]
         return jnp.concatenate([jnp.reshape(jnp.asarray(leaf), -1) for leaf in leaves])
+
+
+_log_volumes: Program[Array] = jit(
+    lambda chart, model, draws: jax.vmap(lambda u: chart.log_volume(model, u))(draws),
+    static_argnums=0,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -60,29 +60,44 @@ class Hill(NamedTuple):
 def hill_of(density: JointDensity, chart: Chart, scale: np.ndarray) -> Hill:
     """The log density of a chart's coordinates, with derivatives.
 
-    A likelihood on the host has no gradient: its derivatives are central differences, for up to
-    ``MOST_ON_HOST`` dimensions. Beyond that a ``wb.MethodError`` says what else to use.
+    For a likelihood on the host, or one that JAX cannot differentiate twice, derivatives are
+    central differences, for up to ``MOST_ON_HOST`` dimensions. Beyond that a ``wb.MethodError``
+    says what else to use.
     """
-    if density.is_on_host:
+    path = density.path
+    if density.is_on_host or not _has_derivatives(chart, path):
+        why = (
+            "The total_log_likelihood of this model runs on the host, without gradients"
+            if density.is_on_host
+            else "JAX cannot differentiate the likelihood of this model twice (a while_loop?)"
+        )
         if density.model.dimension > MOST_ON_HOST:
             raise MethodError(
-                "The total_log_likelihood of this model runs on the host, without gradients. "
-                f"Modes are then found for up to {MOST_ON_HOST} dimensions; this model has "
-                f"{density.model.dimension}. Write the likelihood with jax.numpy, or use "
-                'method="smc" or "nested".'
+                f"{why}. Modes are then found for up to {MOST_ON_HOST} dimensions; this model has "
+                f"{density.model.dimension}. Write the likelihood with differentiable functions of "
+                'jax.numpy, or use method="smc" or "nested".'
             )
         if chart.name != "unconstrained":
             raise MethodError(
-                "The total_log_likelihood of this model runs on the host, without gradients: "
-                'use coordinates="unconstrained", or write it with jax.numpy.'
+                f'{why}: use coordinates="unconstrained", or write it with differentiable '
+                "functions of jax.numpy."
             )
         return Hill(density, partial(_by_differences, density, scale), has_gradient=False)
-    path = density.path
     if chart.name == "unconstrained":
         heights: Callable[[np.ndarray], np.ndarray] = density
     else:
         heights = partial(_defined_heights, chart, path)
     return Hill(heights, partial(_by_tracing, chart, path), has_gradient=True)
+
+
+def _has_derivatives(chart: Chart, path: Path) -> bool:
+    """Whether the expansion can be traced; an error that has another cause comes back later."""
+    place: Any = jax.ShapeDtypeStruct((path.model.dimension,), np.float64)
+    try:
+        _EXPANSION.for_numbers(path.num_numbers).shape(chart, path, place)
+    except Exception:
+        return False
+    return True
 
 
 def _defined_heights(chart: Chart, path: Path, positions: np.ndarray) -> np.ndarray:
