@@ -1,8 +1,8 @@
 """``python -m benchmarks.roads.importance``: is the stated error of importance sampling true?
 
-z = (estimate - exact) / std_error over seeds, for the default proposal and others, on posteriors that are
-nearly normal, skewed, of several modes, and too hard for importance sampling (these must be flagged).
-Rows are kept in the result's JSON file; ``--merge`` adds to them.
+z = (estimate - exact) / std_error over seeds, for the default proposal and others, on posteriors
+that are nearly normal, skewed, of several modes, and too hard for importance sampling (these must
+be flagged). Rows are kept in the result's JSON file; ``--merge`` adds to them.
 """
 
 from __future__ import annotations
