@@ -29,7 +29,7 @@ from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.bridging.gaussians import log_normal
 from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.hills import hill_of
-from weighbridge.estimators.laplace.summit import Kind, Summit, ascend
+from weighbridge.estimators.laplace.summit import Summit, SummitKind, ascend
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.models.exchangeable import log_num_labellings
 from weighbridge.models.model import Model
@@ -90,7 +90,7 @@ class Posterior:
 
 def laplace(mode: Summit) -> float:
     """log f + D/2 log 2 pi - 1/2 log |-H|; NaN if it is not a mode with a usable curvature."""
-    return mode.log_mass if mode.kind is Kind.MODE else math.nan
+    return mode.log_mass if mode.kind is SummitKind.MODE else math.nan
 
 
 @jax.jit

@@ -24,6 +24,7 @@ NO_RESULTS = {
         "AdaptiveWalk",
         "IBIS",
         "Keeping",
+        "Laplace",
         "NestedSampling",
         "OnlineNestedSampling",
         "Plan",

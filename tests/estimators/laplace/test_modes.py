@@ -12,7 +12,7 @@ from tests.helpers.two_modes import LEFT, RIGHT
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.modes import Modes, find_modes
-from weighbridge.estimators.laplace.summit import Kind
+from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.models.held import hold
 
@@ -39,7 +39,7 @@ def test_the_mode_of_a_conjugate_regression_is_its_posterior():
     scale = np.array([1.0, 1e-2, 1e4, 1.0, 1.0])
     precision = x.T @ x + np.diag(scale**-2.0)
     covariance = np.linalg.inv(precision)
-    assert modes.kinds == (Kind.MODE,)
+    assert modes.kinds == (SummitKind.MODE,)
     assert modes.found_by.tolist() == [16]
     np.testing.assert_allclose(modes.position[0], covariance @ x.T @ y, rtol=1e-9)
     np.testing.assert_allclose(modes.root[0] @ modes.root[0].T, covariance, rtol=1e-7)
@@ -75,15 +75,15 @@ def test_a_saddle_point_is_left():
         lambda p: jnp.logaddexp(*(-0.5 * jnp.sum((p["u"] - m) ** 2) / 0.01 for m in (LEFT, RIGHT))),
     )
     modes = modes_of(model, num_starts=4)
-    assert modes.kinds == (Kind.MODE, Kind.MODE)
+    assert modes.kinds == (SummitKind.MODE, SummitKind.MODE)
     np.testing.assert_allclose(np.abs(modes.position[:, 0]), 5 / 1.01, rtol=1e-6)
 
 
 def test_a_density_that_grows_towards_a_bound_is_at_the_edge():
     model = whole({"p": dist.Uniform(0.0, 1.0)}, lambda p: 20.0 * jnp.log(p["p"]) + jnp.log(21.0))
-    assert modes_of(model).kinds == (Kind.MODE,)
+    assert modes_of(model).kinds == (SummitKind.MODE,)
     own = modes_of(model, chart=Chart.of("own"))
-    assert own.kinds == (Kind.EDGE,)
+    assert own.kinds == (SummitKind.EDGE,)
 
 
 def test_a_likelihood_on_the_host_has_finite_differences():
@@ -93,7 +93,7 @@ def test_a_likelihood_on_the_host_has_finite_differences():
 
     prior = {"x": dist.Normal(0.0, np.array([1.0, 1e3])).to_event(1)}
     modes = modes_of(whole(prior, on_host, on_host=True), num_starts=2)
-    assert modes.kinds == (Kind.MODE,)
+    assert modes.kinds == (SummitKind.MODE,)
     deviation = np.sqrt(1 / (np.array([0.1, 3.0]) ** -2.0 + np.array([1.0, 1e3]) ** -2.0))
     np.testing.assert_allclose(modes.root[0], np.diag(deviation), atol=1e-3 * deviation[1])
     assert modes.root[0, 0, 0] == pytest.approx(deviation[0], rel=1e-4)

@@ -12,7 +12,7 @@ from tests.helpers.two_modes import LEFT, LOG_EVIDENCE, PRIOR, RIGHT, VARIANCE, 
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.modes import Modes, find_modes
-from weighbridge.estimators.laplace.summit import Kind
+from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.models.held import hold
 
@@ -31,8 +31,8 @@ def whole(prior, function, **options):
 
 def test_two_separate_modes_are_found_and_their_masses_add_up():
     modes = modes_of(whole(PRIOR, two_modes))
-    assert modes.kinds == (Kind.MODE, Kind.MODE)
-    assert modes.found_by.sum() == 16
+    assert modes.kinds == (SummitKind.MODE, SummitKind.MODE)
+    assert modes.found_by.sum() == modes.num_starts == 32
     # The prior N(0, 10^2) draws each mode towards its centre.
     np.testing.assert_allclose(modes.position, VARIANCE * np.array([RIGHT, LEFT]), atol=1e-6)
     assert np.logaddexp.reduce(modes.log_mass) == pytest.approx(LOG_EVIDENCE, abs=1e-6)
@@ -49,7 +49,7 @@ def test_equal_components_have_fewer_copies():
         exchangeable={"mu": 0},
     )
     modes = modes_of(model, np.array([0.1, -0.1]))
-    assert modes.kinds == (Kind.MODE,)
+    assert modes.kinds == (SummitKind.MODE,)
     assert modes.log_copies[0] == pytest.approx(0.0)
 
 
@@ -61,7 +61,7 @@ def test_flat_curvature_is_singular():
             lambda p: -1e3 * p["x"] ** 4 + 0.25 * jnp.log1p(-(p["x"] ** 2)) * -4.0,
         )
     )
-    assert Kind.SINGULAR in modes.kinds
+    assert SummitKind.SINGULAR in modes.kinds
     assert np.isfinite(modes.log_mass).all()
 
 
@@ -73,12 +73,12 @@ def test_a_funnel_without_a_mode_is_at_the_edge():
         },
         lambda p, row: 0.0 * row,
     )
-    assert Kind.EDGE in modes_of(model, np.zeros(1)).kinds
+    assert SummitKind.EDGE in modes_of(model, np.zeros(1)).kinds
 
 
 def test_a_kink_does_not_converge():
     model = whole({"x": dist.Laplace(0.0, 1.0)}, lambda p: -jnp.abs(p["x"] - 0.3) * 3.0)
-    assert modes_of(model).kinds == (Kind.UNCONVERGED,)
+    assert modes_of(model).kinds == (SummitKind.UNCONVERGED,)
 
 
 def test_own_coordinates_move_the_mode():

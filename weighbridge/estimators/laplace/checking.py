@@ -22,7 +22,7 @@ GOOD_SHARE, GOOD_TAIL, NUM_FITS = 0.3, 0.5, 3
 ENOUGH_FOR_EACH = 2.0
 
 
-class Check(NamedTuple):
+class ModesCheck(NamedTuple):
     """An importance sample from a mixture around the modes.
 
     Attributes:
@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 def check_modes(
     density: JointDensity, modes: Modes, numbers: np.random.Generator, num_draws: int
-) -> Check:
+) -> ModesCheck:
     r"""An estimate of the evidence that needs no Gaussian posterior.
 
     With the sum g of the Gaussians at the modes, whose integral G is known, and draws from q,
@@ -89,7 +89,7 @@ def _sample(
     base: Mixture,
     numbers: np.random.Generator,
     num_draws: int,
-) -> Check:
+) -> ModesCheck:
     proposal = base
     for share, freedom in TAILS:
         proposal = proposal.joined(base.with_freedom(freedom), share)
@@ -106,7 +106,7 @@ def _sample(
     weight = np.exp(log_weight - top) if math.isfinite(top) else np.zeros(len(draws))
     ess = float(weight.sum() ** 2 / np.sum(weight**2)) if weight.any() else 0.0
     khat = pareto_khat(log_weight)
-    return Check(total + log_ratio, error, ess, khat, draws, log_weight)
+    return ModesCheck(total + log_ratio, error, ess, khat, draws, log_weight)
 
 
 def _with_control(log_weight: np.ndarray, log_control: np.ndarray) -> tuple[float, float]:
@@ -131,7 +131,7 @@ def _with_control(log_weight: np.ndarray, log_control: np.ndarray) -> tuple[floa
     return top + math.log(mean), deviation / mean / math.sqrt(count)
 
 
-def _refit(base: Mixture, found: Check) -> Mixture | None:
+def _refit(base: Mixture, found: ModesCheck) -> Mixture | None:
     """The mixture moved and stretched to its weighted draws; None if they are too few."""
     weight = np.exp(found.log_weight - np.max(found.log_weight))
     with np.errstate(divide="ignore"):

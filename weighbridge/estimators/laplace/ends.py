@@ -11,7 +11,7 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.thresholds import MAX_UNSEEN_MODES
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.laplace.hills import Hill
-from weighbridge.estimators.laplace.summit import Kind, Summit, ascend
+from weighbridge.estimators.laplace.summit import Summit, SummitKind, ascend
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.models.exchangeable import (
     Reference,
@@ -70,7 +70,7 @@ class Ends:
 
     def _known(self, position: np.ndarray) -> int | None:
         for number, summit in enumerate(self.summits):
-            near = SAME_MODE if summit.kind is Kind.MODE else 1.0
+            near = SAME_MODE if summit.kind is SummitKind.MODE else 1.0
             if summit.distance(position[None])[0] < near:
                 return number
         return None

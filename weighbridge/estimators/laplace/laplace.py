@@ -26,10 +26,10 @@ from weighbridge.core.thresholds import (
 from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.laplace.charts import Chart, Coordinates
-from weighbridge.estimators.laplace.checking import Check, check_modes
+from weighbridge.estimators.laplace.checking import ModesCheck, check_modes
 from weighbridge.estimators.laplace.modes import Modes, find_modes
 from weighbridge.estimators.laplace.next_order import NextOrder, next_order
-from weighbridge.estimators.laplace.summit import Kind, Summit
+from weighbridge.estimators.laplace.summit import Summit, SummitKind
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.estimators.sequential import posterior
@@ -45,10 +45,10 @@ BUDGET, MOST_DRAWS, LEAST_DRAWS = 256_000_000, 4096, 512
 # Draws of the check for each line of the next order.
 LINES_FOR = 8
 FLAG_OF = {
-    Kind.EDGE: Status.MODE_AT_EDGE,
-    Kind.SADDLE: Status.SINGULAR_CURVATURE,
-    Kind.SINGULAR: Status.SINGULAR_CURVATURE,
-    Kind.UNCONVERGED: Status.MODE_NOT_REACHED,
+    SummitKind.EDGE: Status.MODE_AT_EDGE,
+    SummitKind.SADDLE: Status.SINGULAR_CURVATURE,
+    SummitKind.SINGULAR: Status.SINGULAR_CURVATURE,
+    SummitKind.UNCONVERGED: Status.MODE_NOT_REACHED,
 }
 
 
@@ -217,7 +217,7 @@ def separate(modes: Modes) -> np.ndarray:
 
 
 def judge(
-    modes: Modes, around: Modes, check: Check, further: NextOrder, log_evidence: float
+    modes: Modes, around: Modes, check: ModesCheck, further: NextOrder, log_evidence: float
 ) -> tuple[float, tuple[Status, ...]]:
     """The stated error, and the flags.
 
@@ -229,12 +229,12 @@ def judge(
             and the expansion seems to converge.
         log_evidence: the answer.
     """
-    found = {FLAG_OF[kind] for kind in (*modes.kinds, *around.kinds) if kind is not Kind.MODE}
+    found = {FLAG_OF[kind] for kind in (*modes.kinds, *around.kinds) if kind is not SummitKind.MODE}
     flags = [status for status in dict.fromkeys(FLAG_OF.values()) if status in found]
     difference = log_evidence - check.log_evidence
     rounding = rounding_error(log_evidence)
     # Beyond an edge there may be anything, which draws around it do not show.
-    inside = Kind.EDGE not in around.kinds
+    inside = SummitKind.EDGE not in around.kinds
     is_good = check.khat <= MAX_CHECK_PARETO_K and check.ess >= MIN_CHECK_DRAWS
     error = math.nan
     if inside and is_good and math.isfinite(check.std_error):
@@ -256,7 +256,7 @@ def _error_of_order(modes: Modes, around: Modes, further: NextOrder) -> float:
     """The next term of the expansion as an error; NaN where it does not seem to converge."""
     difference = _sum(modes.log_mass) - _sum(around.log_mass)
     size = abs(further.correction) + 2.0 * further.std_error
-    are_modes = all(kind is Kind.MODE for kind in (*modes.kinds, *around.kinds))
+    are_modes = all(kind is SummitKind.MODE for kind in (*modes.kinds, *around.kinds))
     if not are_modes or not size <= MAX_NEXT_ORDER * modes.position.shape[1]:
         return math.nan
     return size + abs(difference)
@@ -267,7 +267,7 @@ def _sum(log_mass: np.ndarray) -> float:
 
 
 def _diagnostics(
-    modes: Modes, check: Check, further: NextOrder, log_evidence: float
+    modes: Modes, check: ModesCheck, further: NextOrder, log_evidence: float
 ) -> dict[str, Any]:
     mass = modes.log_mass
     share = np.exp(mass - np.logaddexp.reduce(mass))
@@ -279,7 +279,7 @@ def _diagnostics(
         "check_pareto_k": check.khat,
         "next_order": further.correction,
         "next_order_error": further.std_error,
-        "num_modes": int(sum(kind is Kind.MODE for kind in modes.kinds)),
+        "num_modes": int(sum(kind is SummitKind.MODE for kind in modes.kinds)),
         "num_starts": modes.num_starts,
         "mode_log_mass": mass,
         "mode_share": share,

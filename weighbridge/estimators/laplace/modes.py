@@ -15,7 +15,7 @@ from weighbridge.estimators.laplace.charts import Chart
 from weighbridge.estimators.laplace.climbing import climb
 from weighbridge.estimators.laplace.ends import LEAST_SHARE, Ends, unseen_share
 from weighbridge.estimators.laplace.hills import Hill, hill_of
-from weighbridge.estimators.laplace.summit import Kind
+from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.maximization.simulated_annealing import Problem, polish
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture
@@ -39,7 +39,7 @@ class Modes(NamedTuple):
         found_by: how many climbs ended at each.
         log_copies: log of the number of copies of each under permutations of exchangeable
             components: log K! if all its components differ.
-        kinds: what each is; anything but ``Kind.MODE`` has no usable curvature in some direction.
+        kinds: what each is; all but ``SummitKind.MODE`` lack a usable curvature in some direction.
         cell: the labelling in which the modes are; None if nothing is exchangeable.
         num_starts: number of climbs.
         num_evaluations: evaluations of the density, derivatives included.
@@ -50,7 +50,7 @@ class Modes(NamedTuple):
     root: np.ndarray
     found_by: np.ndarray
     log_copies: np.ndarray
-    kinds: tuple[Kind, ...]
+    kinds: tuple[SummitKind, ...]
     cell: Cell | None
     num_starts: int
     num_evaluations: int
@@ -144,7 +144,7 @@ def find_modes(
     if not found.summits:
         raise ModelError(
             "The density is zero, or not a number, at every prior draw that was tried, so no mode "
-            "can be found. Check the log-likelihood, and the scale of the data."
+            "can be found. ModesCheck the log-likelihood, and the scale of the data."
         )
     evaluations += density.num_evaluations - before
     return _modes(found, num_climbs, evaluations)
@@ -180,7 +180,7 @@ def _climb_on_host(hill: Hill, starts: np.ndarray, scale: np.ndarray) -> np.ndar
 def _modes(ends: Ends, num_starts: int, evaluations: int) -> Modes:
     """All modes, the largest mass first; of each kind that is no mode, the most important."""
     mass, copies = ends.log_mass(), ends.log_copies()
-    is_mode = np.array([summit.kind is Kind.MODE for summit in ends.summits])
+    is_mode = np.array([summit.kind is SummitKind.MODE for summit in ends.summits])
     top = float(np.max(mass[is_mode], initial=-np.inf))
     kept: list[int] = []
     for number in np.argsort(-mass, kind="stable"):

@@ -28,7 +28,7 @@ SINGULAR = 0.01
 EDGE = 30.0
 
 
-class Kind(enum.Enum):
+class SummitKind(enum.Enum):
     """What the end of a climb is."""
 
     MODE = "mode"
@@ -52,7 +52,7 @@ class Summit(NamedTuple):
     position: np.ndarray
     log_density: float
     root: np.ndarray
-    kind: Kind
+    kind: SummitKind
 
     @property
     def log_mass(self) -> float:
@@ -142,22 +142,22 @@ def _summit(
     dimension = len(position)
     height = here.value + here.log_volume
     if not _is_finite(here):
-        return Summit(position, height, np.diag(scale), Kind.UNCONVERGED)
+        return Summit(position, height, np.diag(scale), SummitKind.UNCONVERGED)
     values, vectors = _axes(here, scale)
     least = SINGULAR / dimension
-    kind = Kind.MODE
+    kind = SummitKind.MODE
     if values[0] < least:
         weak = vectors[:, values < least]
         towards_bound = float(np.sum(weak[bounded] ** 2) / weak.shape[1])
         far = bool(np.any(np.abs(position[bounded]) > 3 * scale[bounded]))
         if towards_bound > 0.5 and far:
-            kind = Kind.EDGE
+            kind = SummitKind.EDGE
         else:
-            kind = Kind.SADDLE if values[0] < -least else Kind.SINGULAR
-    if not converged and kind is not Kind.EDGE:
-        kind = Kind.UNCONVERGED
+            kind = SummitKind.SADDLE if values[0] < -least else SummitKind.SINGULAR
+    if not converged and kind is not SummitKind.EDGE:
+        kind = SummitKind.UNCONVERGED
     if np.any(np.abs(position[bounded]) > EDGE):
-        kind = Kind.EDGE
+        kind = SummitKind.EDGE
     half = scale[:, None] * vectors / np.sqrt(np.maximum(values, least))
     return Summit(position, height, triangular(half), kind)
 
