@@ -23,6 +23,7 @@ NO_RESULTS = {
         "AdaptiveHMC",
         "AdaptiveWalk",
         "IBIS",
+        "Importance",
         "Keeping",
         "Laplace",
         "NestedSampling",
