@@ -9,11 +9,14 @@ help(wb.evidence) describes one name. The names by topic:
 
 Models
     Model, from_numpyro, zoo (ready-made models), adapters (scikit-learn, river), check_model
+    coordinates of a prior: in_coordinates, BoxCox, YeoJohnson
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
-    Importance, Laplace, OnlineNestedSampling, NestedSampling; its results: NestedEvidence, merge
-    from draws that exist: reweight, Reweighted
+    Bridge, Importance, Laplace, NestedSampling, OnlineNestedSampling; HarmonicMean, as a warning
+    results of nested sampling: NestedEvidence, merge
+    from posterior draws that exist already: bridge, reweight, Reweighted, from_arviz
+    ratios of evidences: savage_dickey, product_space, importance_ratio; EvidenceRatio
     your own method: BatchMethod, SequentialMethod
     how particles move: AdaptiveHMC, AdaptiveWalk, Repeat
     bounds from both sides: bidirectional, Bounds, Verdict
@@ -22,7 +25,7 @@ Streams
     watch, Plan, Keeping, Watched, CheckpointStore
     open_feed, chunks, RedisStream, Parcel, Notice, Continuity, lagged, Lagged
 The posterior
-    sample, Posterior, Prediction, Warmup, Summary, Table, Findings
+    sample, Posterior, Prediction, Warmup, Summary, Table, Findings; ExactPosterior (of the zoo)
     kernels: NUTS, XHMC, HMC, WindowedHMC, MALA, Metropolis, MetropolisHastings, AdaptiveMetropolis,
     Independence, Slice, Stretch, Gibbs, ParallelTempering, SimulatedTempering,
     PopulationMonteCarlo, Rejection
@@ -33,7 +36,7 @@ Checking a model
     loo, waic, compare_loo, Elpd, ElpdComparison, predictive_check, PredictiveCheck,
     prior_sensitivity, Sensitivity, sbc, Calibration, ModelReport, Check
 Integrals and maxima
-    integrate, Integral, maximize, Optimum
+    integrate, Integral, maximize, Optimum, score, fisher_information, Information
 Errors
     WeighbridgeError, CheckpointError, DataError, ForkError, InUseError, MethodError,
     MissingDependencyError, ModelError, WeighbridgeWarning

@@ -52,10 +52,16 @@ from weighbridge.estimators.annealing.moves.walks import AdaptiveWalk as Adaptiv
 from weighbridge.estimators.bidirectional.bidirectional import bidirectional as bidirectional
 from weighbridge.estimators.bidirectional.bounds import Bounds as Bounds
 from weighbridge.estimators.bidirectional.bounds import Verdict as Verdict
+from weighbridge.estimators.bridging.bridge_method import Bridge as Bridge
+from weighbridge.estimators.bridging.posterior_bridge import bridge as bridge
+from weighbridge.estimators.harmonic_mean import HarmonicMean as HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS as IBIS
 from weighbridge.estimators.integration.integration import Integral as Integral
 from weighbridge.estimators.integration.integration import integrate as integrate
 from weighbridge.estimators.laplace.laplace import Laplace as Laplace
+from weighbridge.estimators.maximization.information import Information as Information
+from weighbridge.estimators.maximization.information import fisher_information as fisher_information
+from weighbridge.estimators.maximization.information import score as score
 from weighbridge.estimators.maximization.maximization import Optimum as Optimum
 from weighbridge.estimators.maximization.maximization import maximize as maximize
 from weighbridge.estimators.nested.nested_sampling import NestedSampling as NestedSampling
@@ -66,6 +72,9 @@ from weighbridge.estimators.online_nested.online_nested import (
 )
 from weighbridge.estimators.protocols import BatchMethod as BatchMethod
 from weighbridge.estimators.protocols import SequentialMethod as SequentialMethod
+from weighbridge.estimators.ratios.importance_ratio import importance_ratio as importance_ratio
+from weighbridge.estimators.ratios.product_space import product_space as product_space
+from weighbridge.estimators.ratios.savage_dickey import savage_dickey as savage_dickey
 from weighbridge.estimators.reweighting.importance import Importance as Importance
 from weighbridge.estimators.reweighting.reweight import Reweighted as Reweighted
 from weighbridge.estimators.reweighting.reweight import reweight as reweight
@@ -78,11 +87,16 @@ from weighbridge.estimators.tempering.smc import SMC as SMC
 from weighbridge.estimators.tempering.thermodynamic import Thermodynamic as Thermodynamic
 from weighbridge.models.model import Model as Model
 from weighbridge.models.numpyro.reading import from_numpyro as from_numpyro
+from weighbridge.models.transforms import BoxCox as BoxCox
+from weighbridge.models.transforms import YeoJohnson as YeoJohnson
+from weighbridge.models.transforms import in_coordinates as in_coordinates
 from weighbridge.monitoring.checkpoint_store import CheckpointStore as CheckpointStore
 from weighbridge.monitoring.watch_plan import Keeping as Keeping
 from weighbridge.monitoring.watch_plan import Plan as Plan
 from weighbridge.monitoring.watch_plan import Watched as Watched
 from weighbridge.monitoring.watching import watch as watch
+from weighbridge.results.arviz_import import from_arviz as from_arviz
+from weighbridge.results.evidence_ratio import EvidenceRatio as EvidenceRatio
 from weighbridge.results.evidence_result import Evidence as Evidence
 from weighbridge.results.posterior import Posterior as Posterior
 from weighbridge.results.prediction import Prediction as Prediction
@@ -131,6 +145,7 @@ from weighbridge.weighing.online_comparison.online_comparison import (
 from weighbridge.weighing.online_comparison.update import ComparisonUpdate as ComparisonUpdate
 from weighbridge.weighing.session import Update as Update
 from weighbridge.weighing.weighing import evidence as evidence
+from weighbridge.zoo.exact_posterior import ExactPosterior as ExactPosterior
 
 __version__: str
 __all__: list[str]

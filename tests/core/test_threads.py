@@ -37,6 +37,37 @@ def in_threads_at_once(calls):
     assert not errors
 
 
+# --- calls in threads ------------------------------------------------------------------------
+
+
+def test_the_longest_call_begins_first_and_answers_keep_their_order(monkeypatch):
+    monkeypatch.setattr("weighbridge.core.threads.num_cores", lambda: 1)
+    begun = []
+
+    def work(seconds):
+        begun.append(seconds)
+        return 10 * seconds
+
+    found = in_threads(work, {"a": 1, "b": 3, "c": 2}, duration=lambda seconds: seconds)
+    assert begun == [3, 2, 1]
+    assert list(found.items()) == [("a", 10), ("b", 30), ("c", 20)]
+
+
+def test_after_an_error_no_further_call_begins(monkeypatch):
+    monkeypatch.setattr("weighbridge.core.threads.num_cores", lambda: 1)
+    begun = []
+
+    def work(seconds):
+        begun.append(seconds)
+        time.sleep(0.05)
+        raise ValueError(seconds)
+
+    with pytest.raises(ValueError, match="3") as caught:
+        in_threads(work, {"b": 3, "a": 1, "c": 2}, duration=lambda seconds: seconds)
+    assert caught.value.__notes__ == ["This was in 'b'."]
+    assert len(begun) < 3
+
+
 # --- turns -----------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ NO_RESULTS = {
         "AIS",
         "AdaptiveHMC",
         "AdaptiveWalk",
+        "Bridge",
+        "HarmonicMean",
         "IBIS",
         "Importance",
         "Keeping",

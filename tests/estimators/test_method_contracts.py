@@ -75,10 +75,12 @@ ROWS: dict[str, Callable[[], Any]] = {
     "ibis": lambda: wb.IBIS(**SMALL),
     "thermodynamic": lambda: wb.Thermodynamic(**SMALL),
     "prior_sampling": lambda: wb.PriorSampling(num_islands=8, num_particles=1024),
+    "harmonic_mean": lambda: wb.HarmonicMean(num_samples=300, num_warmup=300),
     "sequential_sgmcmc": lambda: wb.SequentialSGMCMC(
         num_islands=8, num_particles=16, start_with=wb.SMC(**SMALL)
     ),
     "laplace": lambda: wb.Laplace(num_starts=4),
+    "bridge": lambda: wb.Bridge(num_samples=250, num_warmup=200),
     "nested": lambda: wb.NestedSampling(num_live=160),
     "online_nested": lambda: wb.OnlineNestedSampling(num_live=160),
     "importance": lambda: wb.Importance(num_draws=128, num_islands=8),
@@ -168,7 +170,7 @@ def test_the_answer_is_right_in_units_of_its_error(name, data, results):
     result = results(name)
     exact = wb.zoo.gaussian.log_evidence(data)
     if math.isnan(result.std_error):
-        assert Status.ERROR_UNKNOWN in result.flags
+        assert {Status.ERROR_UNKNOWN, Status.INFINITE_VARIANCE} & set(result.flags)
         assert not ROWS[name]().states_error
     else:
         # What double precision loses is below any of these errors.
@@ -296,7 +298,10 @@ def test_a_total_log_likelihood_is_weighed_or_refused(name):
         return
     result = wb.evidence(whole, None, method, seed=1)
     exact = float(dist.Normal(0.0, math.sqrt(2.0)).log_prob(1.0))
-    assert abs(result.log_evidence - exact) < BOUND * result.std_error + 1e-6
+    if method.states_error:
+        assert abs(result.log_evidence - exact) < BOUND * result.std_error + 1e-6
+    else:
+        assert math.isnan(result.std_error)
 
 
 @every_method

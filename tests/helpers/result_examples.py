@@ -89,6 +89,10 @@ EXAMPLES = {
     "Elpd": ELPD,
     "ElpdComparison": wb.compare_loo({"a": ELPD, "b": ELPD}),
     "Evidence": evidence(),
+    "EvidenceRatio": wb.EvidenceRatio(
+        ("full model", "beta = 0"), np.array([0.0, 1.5]), 0.01 * (1 - np.eye(2)), "savage_dickey",
+        2, (), {"rhat": 1.0}, (STATUS,), ("A remark.",), 1.5, evidence().fingerprint,
+    ),
     "Findings": wb.Findings(["Chains disagree.", "Few draws."]),
     "Fingerprint": evidence().fingerprint,
     "History": history(),
@@ -96,6 +100,8 @@ EXAMPLES = {
     "ModelReport": wb.ModelReport((wb.Check("rows", None, "unknown"),)),
     "NestedEvidence": nested(),
     "Notice": wb.Notice("gap", 3, "Rows are missing."),
+    "ExactPosterior": wb.ExactPosterior({"mu": np.array(0.5)}, np.eye(1), "s2", 3.0, 1.0),
+    "Information": wb.Information(np.eye(2), {"w": np.array([0.5, 1.0])}, "observed"),
     "Optimum": wb.Optimum(
         {"mu": np.array([1.0, 2.0])}, -3.0, {"mu": np.array([0.1, 0.2])}, "posterior",
         "constrained", np.array([-3.0]), np.array([[1.0, 2.0]]), ("A note.",),

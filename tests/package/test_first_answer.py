@@ -11,11 +11,14 @@ import pytest
 MOST_PROGRAMS = {
     "smc": 6,
     "sgais": 6,
+    "ais": 6,
     "ibis": 7,
     "thermodynamic": 6,
+    "bidirectional": 8,
     "nested": 6,
     "nuts": 5,
     "online": 6,
+    "online_nested": 5,
 }
 # Libraries that take long to import, and that an evidence does not need.
 HEAVY = {
@@ -41,6 +44,10 @@ def call(case, scale, seed):
     data = {"y": np.random.default_rng(seed).normal(size=100)}
     if case == "nuts":
         wb.sample(model, data, num_samples=50, num_warmup=50, num_chains=1, progress=False)
+    elif case == "bidirectional":
+        def simulate(parameters, generator):
+            return {"y": generator.normal(parameters["mu"], 1.0, size=100)}
+        wb.bidirectional(model, simulate, seed=seed)
     elif case == "online":
         online = wb.Online(model)
         online.update(data)

@@ -96,6 +96,11 @@ def integral():
     return wb.Integral(path[-1][1], path[-1][2], path[-1][0], path[-1][0], 0.2, path)
 
 
+def two_modes(count=2000):
+    draws = generator().normal(size=count)
+    return draws + 5 * np.sign(draws)
+
+
 FIGURES = {
     "path": lambda **k: evidence(trace=tempered(), answer="bridge").plot(**k),
     "rows": lambda **k: evidence(trace=over_rows(), log_evidence=-1.4e6, std_error=0.1).plot(**k),
@@ -104,6 +109,8 @@ FIGURES = {
         **k
     ),
     "one": lambda **k: evidence({"m": 1e6 + 0.1 * generator().normal(size=99)}).plot_posterior(**k),
+    "two modes": lambda **k: evidence({"m": two_modes(), "s": generator(1).normal(size=2000)})
+    .plot_posterior(probability=0.9, **k),
     "chains": lambda **k: chains().plot(["w[0]", "b"], **k),
     "pairs of chains": lambda **k: chains().plot_posterior(["w[0]", "b"], **k),
     "autocorrelation": lambda **k: chains().plot_autocorrelation(**k),
@@ -130,7 +137,8 @@ FIGURES = {
     "integral": lambda **k: integral().plot(**k),
 }  # fmt: skip
 # How many panels each has, to be given as axes.
-PANELS = {"path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (2, 3),
+PANELS = {"two modes": (2, 2),
+          "path": (3, 1), "rows": (2, 1), "corner": (2, 2), "one": (1, 1), "chains": (2, 3),
           "pairs of chains": (2, 2), "autocorrelation": (3, 1), "energy": (1, 2),
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),

@@ -138,3 +138,60 @@ def test_without_arviz_it_says_what_to_install(posterior, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "arviz_base", None)
     with pytest.raises(MissingDependencyError, match=r"weighbridge\[arviz\]"):
         posterior.to_arviz()
+
+
+# --- and back -------------------------------------------------------------------------------
+
+
+def test_draws_come_back_as_they_went(model, posterior):
+    back = wb.from_arviz(posterior.to_arviz(), model)
+    for name, draws in posterior.samples.items():
+        np.testing.assert_array_equal(back.samples[name], draws)
+    np.testing.assert_allclose(back.positions, posterior.positions, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(back.stats["divergent"], posterior.stats["divergent"])
+    np.testing.assert_array_equal(back.stats["energy"], posterior.stats["energy"])
+    assert back.stats["divergent"].dtype == bool
+    assert not back.warnings or "Variables" not in " ".join(back.warnings)
+    assert back.summary()["a", "mean"] == posterior.summary()["a", "mean"]
+
+
+def test_variables_that_are_no_parameters_are_left_out_with_a_remark(model, posterior):
+    more = posterior.samples | {"twice": 2 * posterior.samples["a"]}
+    tree = wb.Posterior(more, posterior.positions, {}).to_arviz()
+    back = wb.from_arviz(tree, model)
+    assert set(back.samples) == {"a", "w"}
+    assert any("twice" in remark for remark in back.remarks)
+
+
+def test_a_bridge_from_arviz(model, posterior):
+    back = wb.from_arviz(posterior.to_arviz(), model)
+    first, second = wb.bridge(back, model, ROWS), wb.bridge(posterior, model, ROWS)
+    assert first.log_evidence == pytest.approx(second.log_evidence, abs=1e-9)
+
+
+def test_draws_of_another_model_are_refused(model, posterior):
+    other = wb.Model({"b": dist.Normal(0, 1)}, lambda p, row: p["b"] * row["x"])
+    with pytest.raises(wb.DataError, match="no parameters"):
+        wb.from_arviz(posterior.to_arviz(), other)
+    wide = wb.Model({"a": dist.Normal(0, 1).expand([2])}, lambda p, row: p["a"] @ row["x"])
+    with pytest.raises(wb.DataError, match="shape"):
+        wb.from_arviz(posterior.to_arviz(), wide)
+    narrow = wb.Model({"a": dist.HalfNormal(1)}, lambda p, row: p["a"] * row["x"])
+    with pytest.raises(wb.DataError, match="outside the support"):
+        wb.from_arviz(posterior.to_arviz(), narrow)
+
+
+def test_what_is_no_tree_is_refused(model):
+    for wrong in ({"a": np.zeros(3)}, np.zeros(3), "posterior.nc", None):
+        with pytest.raises(wb.DataError, match="no group 'posterior'"):
+            wb.from_arviz(wrong, model)
+    with pytest.raises(wb.WeighbridgeError, match="Model"):
+        wb.from_arviz({"posterior": {}}, "model")
+
+
+def test_axes_in_another_order(model, posterior):
+    tree = posterior.to_arviz()
+    moved = {"posterior": tree["posterior"].to_dataset().transpose(..., "chain", "draw")
+             if hasattr(tree["posterior"], "to_dataset")
+             else tree["posterior"].transpose(..., "chain", "draw")}  # fmt: skip
+    np.testing.assert_array_equal(wb.from_arviz(moved, model).samples["w"], posterior.samples["w"])

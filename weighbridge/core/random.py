@@ -42,10 +42,15 @@ class Stream(enum.IntEnum):
     NESTED_VOLUMES = 24
     NESTED_RANKS = 25
     NESTED_CHUNKS = 31
+    POSTERIOR_RUNS = 41
+    BRIDGE_DRAWS = 42
+    RATIOS = 46
+    PRODUCT_SPACE = 47
     MODE_STARTS = 51
     LAPLACE_CHECK = 52
     PROPOSALS = 61
     POPULATIONS = 62
+    MODE_DRAWS = 71
 
 
 def random_numbers(

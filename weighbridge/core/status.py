@@ -30,6 +30,15 @@ class Status(enum.Enum):
         "Run four or more islands (num_islands=16). Do not use SGAIS.published() or "
         "SequentialSGMCMC: the spread over islands does not show their bias.",
     )
+    INFINITE_VARIANCE = (
+        "infinite variance",
+        "the harmonic mean of the likelihood must not be believed. The inverse likelihood has "
+        "infinite variance wherever the prior is wider than the likelihood; then the estimate is "
+        "too high, by the more the wider the prior is, with any number of draws in practice. It "
+        "hardly depends on the prior, as the evidence does, and its error cannot be stated",
+        "Use the same draws in a bridge: wb.bridge(posterior, model, data), or method='bridge', or "
+        "any other method, such as wb.SMC() or wb.NestedSampling().",
+    )
     ROUNDED = (
         "lost in rounding",
         "the log evidence is so large that double precision rounds it by more than a hundredth of "
@@ -193,6 +202,44 @@ class Status(enum.Enum):
         "the stated error includes the difference",
         "diagnostics['check_log_evidence'] is the better answer, with the error ['check_error']. "
         "Other coordinates (coordinates=) may make the posterior more Gaussian.",
+    )
+    CHAINS_DISAGREE = (
+        "chains disagree",
+        "R-hat of the posterior draws is too large (diagnostics['rhat']): the chains have not "
+        "reached the same distribution, and the log evidence may be wrong by more than its error",
+        "Draw longer chains with a longer warm-up. If this does not help, the posterior has "
+        "several modes: declare components that may be permuted as exchangeable, reparametrise, or "
+        'use method="smc" or "nested".',
+    )
+    DRAWS_DO_NOT_FIT = (
+        "draws do not fit the model",
+        "bridges that weigh draws and proposal differently do not agree, as they must if the draws "
+        "are from the posterior of this model with these data. The log evidence is likely to be "
+        "wrong by more than its error",
+        "Check that the draws were made with the same prior, likelihood and data, and that their "
+        "chains have converged. Draws of approximate methods are not from the posterior.",
+    )
+    LITTLE_OVERLAP = (
+        "little overlap",
+        "a few terms of the bridge decide, since the proposal and the posterior hardly overlap "
+        "(diagnostics['khat_proposal'], ['khat_posterior'], ['overlap']). The error of the log "
+        "evidence may be too small",
+        'Use more draws, another proposal (proposal="warp3" or "mixture"), or a parametrisation '
+        "whose posterior is closer to a Gaussian.",
+    )
+    FEW_EFFECTIVE_DRAWS = (
+        "few effective draws",
+        "the posterior draws are worth few independent ones (diagnostics['effective_draws']), so "
+        "that the error of the log evidence is itself hardly known",
+        "Draw longer chains, or reparametrise the model so that the chains mix faster.",
+    )
+    RARELY_VISITED = (
+        "model rarely visited",
+        "chains over several models came to one of them so rarely (diagnostics['entries']) that "
+        "the error of its log Bayes factor is hardly known, or never, so that there is only a "
+        "bound",
+        "Leave the odds to be tuned (odds=None), use more sweeps (num_sweeps), or compare the "
+        "evidences of the models: wb.compare(models, data).",
     )
     PARTICLES_DROPPED = (
         "particles dropped",

@@ -41,6 +41,21 @@ MAX_BRIDGE_PARETO_K = 0.5
 # HEAVY_WEIGHTS: Pareto shape of importance weights above which their mean is unreliable: Vehtari et
 # al. (2024). The error of the shape is added to it.
 MAX_PROPOSAL_PARETO_K = 0.7
+# CHAINS_DISAGREE: R-hat of posterior draws above which the error of a bridge is not believed.
+# The stricter MAX_RHAT below is exceeded by chance where chains are short or parameters many.
+# Chains of few effective draws exceed this one by chance too, which is allowed for.
+MAX_BRIDGE_RHAT = 1.1
+# FEW_EFFECTIVE_DRAWS: with fewer effective draws the error of a bridge is itself unknown.
+MIN_BRIDGE_DRAWS = 50
+# LITTLE_OVERLAP: Pareto shape of the terms of a bridge above which a few of them decide, if fewer
+# than this fraction of them is effective: else their tail does not matter.
+MAX_BRIDGE_TERM_PARETO_K, MIN_BRIDGE_EVENNESS = 0.7, 0.5
+# DRAWS_DO_NOT_FIT: two bridges with other weights of the two samples, from the same draws, differ
+# by this many errors of their difference, and by this many errors of the answer.
+MAX_BRIDGE_SHIFT, MIN_BRIDGE_SHIFT = 5.0, 2.0
+# RARELY_VISITED: with fewer visits from elsewhere to a model, in a chain over several models, the
+# error of its Bayes factor is itself hardly known.
+MIN_MODEL_ENTRIES = 50
 # LOW_ESS of importance sampling: effective draws of all islands together.
 MIN_PROPOSAL_DRAWS = 100
 # MASS_MISSED: a mode was missed if its mass exceeds the path's mass there by this many combined

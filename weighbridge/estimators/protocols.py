@@ -7,7 +7,7 @@ do not fit. Callers use these attributes; they never test for a concrete class.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, Self, cast, runtime_checkable
@@ -21,6 +21,9 @@ from weighbridge.core.types import PyTree, Report
 from weighbridge.estimators.sequential import SequentialRun
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
+
+# Takes all rows and their weights, the seed and the number of the first island.
+AtOnce = Callable[[PyTree, np.ndarray, int, int], Evidence | None]
 
 
 @runtime_checkable
@@ -223,6 +226,13 @@ class SequentialMethod(Method, Protocol):
             return self
         larger = dataclasses.replace(cast(Any, self), reservoir=max(self.reservoir, rows))
         return cast(Self, larger)
+
+    def at_once(self, model: Model) -> AtOnce | None:
+        """A function that weighs rows in memory at once, if it may suit the model; else None.
+
+        It is tried before the rows are taken in chunks, and returns None if it does not suit.
+        """
+        return None
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SequentialRun:
         """Begin a run; other islands draw other random numbers."""

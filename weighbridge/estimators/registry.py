@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from weighbridge.core.errors import MethodError
+from weighbridge.estimators.bridging.bridge_method import Bridge
+from weighbridge.estimators.harmonic_mean import HarmonicMean
 from weighbridge.estimators.ibis.ibis import IBIS
 from weighbridge.estimators.laplace.laplace import Laplace
 from weighbridge.estimators.nested.nested_sampling import NestedSampling
@@ -31,6 +33,8 @@ METHODS: dict[str, Callable[[], Method]] = {
     "ibis": IBIS,
     "thermodynamic": Thermodynamic,
     "prior_sampling": PriorSampling,
+    "bridge": Bridge,
+    "harmonic_mean": HarmonicMean,
     "nested": NestedSampling,
     "online_nested": OnlineNestedSampling,
     "importance": Importance,

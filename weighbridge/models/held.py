@@ -84,13 +84,24 @@ def hold(
     quarantine: QuarantineFile | None = None,
 ) -> tuple[PyTree, np.ndarray | None]:
     """All observations for a model, checked, and their weights; ``caller`` is for messages."""
+    return take(model, data, caller, on_bad_row, quarantine).contents()
+
+
+def take(
+    model: Model,
+    data: Any,
+    caller: str,
+    on_bad_row: RowPolicy = "raise",
+    quarantine: QuarantineFile | None = None,
+) -> Held:
+    """All observations for a model, and what was noticed; ``caller`` is for messages."""
     if data is None and model.log_likelihood is not None:
         raise DataError(f"{caller} needs rows for this model: give it data.")
     if data is None:
-        return Held(model, on_bad_row, quarantine).contents()
+        return Held(model, on_bad_row, quarantine)
     source = open_source(data, on_bad_row=on_bad_row)
     held = Held(model, on_bad_row, quarantine, source.left_out)
     held.checker.unread = source.unread
     for block in source.blocks():
         held.add(block)
-    return held.contents()
+    return held

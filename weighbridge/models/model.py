@@ -28,6 +28,7 @@ from weighbridge.models.priors import (
     leaf_layout,
 )
 from weighbridge.models.program_text import describe
+from weighbridge.models.transforms import InCoordinates
 
 LogLikelihood = Callable[[Any, Any], Any]
 # Whether a likelihood is a density of real values, or a probability of classes or counts.
@@ -260,7 +261,9 @@ class Model:
                 bijector = coordinates.bijector
                 while isinstance(bijector, dist.transforms.IndependentTransform):
                     bijector = bijector.base_transform
-                plain = isinstance(bijector, dist.transforms.IdentityTransform)
+                plain = isinstance(bijector, dist.transforms.IdentityTransform) or (
+                    isinstance(prior, InCoordinates) and prior.is_unbounded
+                )
                 found[site.start : site.stop] = not plain
                 own = position[site.start : site.stop].reshape(site.unconstrained_shape)
                 parameters[site.name] = coordinates.value(own)[0]

@@ -18,6 +18,7 @@ from weighbridge.core.types import Array
 from weighbridge.models.bijectors import value_and_log_slope
 from weighbridge.models.own_arrays import with_own_arrays
 from weighbridge.models.scipy_names import counterpart
+from weighbridge.models.transforms import InCoordinates
 
 Parameters = dict[str, Array]
 
@@ -58,6 +59,8 @@ class Coordinates(NamedTuple):
         >>> Coordinates.of(scaled).base
         <numpyro.distributions.continuous.Normal object at ...>
         """
+        if isinstance(prior, InCoordinates):
+            return Coordinates(prior.base_dist, prior.bijector, ())
         inner = prior
         while isinstance(inner, dist.Independent | dist.ExpandedDistribution):
             inner = inner.base_dist

@@ -30,6 +30,7 @@ def plot_comparison(
     decisive: float,
     traces: Mapping[str, Mapping[str, np.ndarray]],
     cautions: Mapping[str, str] | None = None,
+    bounds: Mapping[str, str] | None = None,
     axes: Surface | None = None,
 ) -> Figure:
     """Log Bayes factors and probabilities of models, and the factors along the rows.
@@ -40,11 +41,12 @@ def plot_comparison(
         decisive: log Bayes factor above which the evidence is decisive.
         traces: paths of the models; the factors along the rows are drawn if all have rows.
         cautions: for flagged models: why not to trust them, in a few words.
+        bounds: for factors that are bounds: "at most".
         axes: where to draw: an empty figure or subfigure, or two axes (then without the paths).
     """
     names = list(factors)
     paths = _factor_paths(names, traces)
-    labels = _labels(factors, cautions or {})
+    labels = _labels(factors, cautions or {}, bounds or {})
     height = 1.3 + 0.5 * len(names) + 0.15 * sum(label.count("\n") > 1 for label in labels)
     parent = parent_of(axes, (10.0, height + (3.0 if paths else 0.0)))
     if parent is None:
@@ -86,11 +88,15 @@ def plot_comparison(
     return figure
 
 
-def _labels(factors: Mapping[str, tuple[float, float]], cautions: Mapping[str, str]) -> list[str]:
+def _labels(
+    factors: Mapping[str, tuple[float, float]],
+    cautions: Mapping[str, str],
+    bounds: Mapping[str, str],
+) -> list[str]:
     """Names of the models for the axis, with the cautions about their numbers."""
     labels = []
     for (name, (_, error)), short in zip(factors.items(), short_names(list(factors), 38)):
-        unknown = " (error unknown)" if math.isnan(error) else ""
+        unknown = f" ({bounds.get(name, 'error unknown')})" if math.isnan(error) else ""
         caution = textwrap.wrap(cautions.get(name, ""), 28, max_lines=2, placeholder=" ...")
         labels.append("\n".join([*textwrap.wrap(short + unknown, 28), *caution]))
     return labels

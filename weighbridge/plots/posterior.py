@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weighbridge.core.constants import PROBABILITY
-from weighbridge.core.tables.summaries import highest_density_interval
+from weighbridge.core.tables.regions import highest_density_regions
 from weighbridge.plots.canvas import (
     COLOURS,
     TRUTH,
@@ -170,19 +170,19 @@ def _limits(values: np.ndarray, weights: np.ndarray, truth: float | None) -> tup
 
 
 def _draw_marginal(axes: Axes, coordinate: Coordinate, weighing: Weights) -> None:
-    """A weighted histogram, with the shortest intervals that hold the masses."""
+    """A weighted histogram, with the highest-density regions that hold the masses."""
     values, weights = coordinate.values, weighing.values
     heights, edges = np.histogram(
         values, num_bins(weighing.ess), coordinate.limits, density=True, weights=weights
     )
     axes.stairs(heights, edges, color=COLOURS[0], linewidth=1)
     for mass in weighing.masses:
-        low, high = highest_density_interval(values, weights, mass)
+        region = highest_density_regions(values, weights, mass)
         fine = np.linspace(*coordinate.limits, 40 * len(heights), endpoint=False)
         cell = np.minimum(np.searchsorted(edges, fine, side="right") - 1, len(heights) - 1)
-        inside = ((fine >= low) & (fine <= high)).tolist()
+        inside = np.any([(fine >= part.low) & (fine <= part.high) for part in region], axis=0)
         axes.fill_between(
-            fine, heights[cell], where=inside, step="post",
+            fine, heights[cell], where=inside.tolist(), step="post",
             color=COLOURS[0], alpha=0.3, linewidth=0,
         )  # fmt: skip
     mean = float(np.sum(weights * values))

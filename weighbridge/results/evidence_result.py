@@ -145,7 +145,7 @@ class Evidence(PosteriorFigure, Shown):
     def remarks(self) -> list[str]:
         """Further remarks: columns left out, what slows the run, the method "auto" chose."""
         largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
-        names = (*largest, "scale_remark", "host_remark", "chosen")
+        names = (*largest, "scale_remark", "host_remark", "chosen", "draws_remark")
         texts = (str(self.diagnostics.get(name, "")) for name in names)
         files = [f"set aside: {reason}" for reason in self.files_left_out]
         return [*files, *columns_remark(self.columns_left_out), *filter(None, texts)]

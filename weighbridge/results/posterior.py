@@ -21,6 +21,7 @@ from weighbridge.core.tables.findings import Findings
 from weighbridge.core.tables.notebook import MOST_ENTRIES, MOST_ROWS, Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.data.values import columns_remark
+from weighbridge.diagnostics.draws import scalar_chains
 from weighbridge.plots.chains import plot_chains
 from weighbridge.plots.correlation import plot_autocorrelation as correlation_plot_autocorrelation
 from weighbridge.plots.energy import plot_energy as energy_plot_energy
@@ -253,6 +254,9 @@ class Posterior(PosteriorFigure, Shown):
         divergent = self.stats.get("divergent")
         marked = None if divergent is None else np.swapaxes(divergent, 0, 1).reshape(-1)
         return DrawnPosterior(self.flat(), np.full(total, 1 / total), repr(self)[1:-1], marked)
+
+    def _num_effective(self, label: str) -> float:
+        return float(diagnostics.ess(scalar_chains(self.samples)[label]))
 
     def to_arviz(self, model: Model | None = None, data: Any = None) -> Any:
         """Draws and statistics for ArviZ: a data tree, or InferenceData with ArviZ 0.x.

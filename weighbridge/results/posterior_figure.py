@@ -1,4 +1,4 @@
-"""The figure that results with posterior draws have in common."""
+"""What results with posterior draws have in common: a figure, and highest-density regions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weighbridge.core.constants import PROBABILITY
-from weighbridge.plots.labelling import Labelling
+from weighbridge.core.errors import MethodError
+from weighbridge.core.tables import regions
+from weighbridge.core.tables.summaries import scalar_entries
+from weighbridge.core.tables.table import Table
+from weighbridge.plots.canvas import check_probability
+from weighbridge.plots.labelling import Labelling, check_names
 from weighbridge.plots.posterior import plot_posterior
 
 if TYPE_CHECKING:
@@ -35,11 +40,63 @@ class DrawnPosterior(NamedTuple):
 
 
 class PosteriorFigure(ABC):
-    """A result that draws the marginals and pairs of its parameters."""
+    """A result that draws the marginals and pairs of its parameters, and describes them."""
 
     @abstractmethod
     def _drawn_posterior(self) -> DrawnPosterior:
         """The content of the figure."""
+
+    def _num_effective(self, label: str) -> float | None:
+        """Effective number of draws of a scalar entry; None: that of the weights."""
+        return None
+
+    def highest_density_regions(
+        self, names: str | Sequence[str] | None = None, probability: float = PROBABILITY
+    ) -> Table:
+        r"""The smallest regions that hold a probability: several intervals for several modes.
+
+        .. math:: \{x : p(x | y) \ge c\} \quad \text{with} \quad P(x \in R) = p
+
+        The interval (HDI) of ``summary`` is a single one, and also covers the empty space between
+        two modes. For a marginal with one mode both are the same. Modes count as separate only if
+        the draws between them are significantly too few.
+
+        Args:
+            names: parameters (``"w"``) or entries of them (``"w[0]"``); by default all.
+            probability: mass inside the intervals of an entry together.
+
+        Returns:
+            A table with a row for each interval and columns "low", "high" and "mass", the share of
+            the posterior that is inside it.
+
+        >>> import weighbridge as wb
+        >>> draws = np.random.default_rng(0).normal(size=2000)
+        >>> draws = {"a": draws + 8 * np.sign(draws), "b": draws}
+        >>> posterior = wb.Evidence(-1.0, 0.1, 9, "smc", wb.Trace(), draws, np.zeros(2000))
+        >>> print(posterior.highest_density_regions(probability=0.9))
+                  low    high    mass
+        a (1)  -9.578  -8.003  0.4635
+        a (2)   8.001   9.639  0.4365
+        b      -1.578   1.636     0.9
+
+        Hyndman (1996), The American Statistician 50:120-126.
+        """
+        check_probability(probability)
+        samples, weights = self._drawn_posterior()[:2]
+        entries = scalar_entries(samples)
+        groups = {name: list(scalar_entries({name: draws})) for name, draws in samples.items()}
+        asked = [names] if isinstance(names, str) else list(groups if names is None else names)
+        check_names("names", asked, groups)
+        labels = dict.fromkeys(label for name in asked for label in groups.get(name, [name]))
+        rows: dict[str, Sequence[float]] = {}
+        for label in labels:
+            if not np.isfinite(entries[label]).all():
+                raise MethodError(f"Some draws of {label!r} are not finite: a chain has diverged.")
+            worth = self._num_effective(label)
+            found = regions.highest_density_regions(entries[label], weights, probability, worth)
+            for number, part in enumerate(found, 1):
+                rows[label if len(found) == 1 else f"{label} ({number})"] = part
+        return Table(("low", "high", "mass"), rows)
 
     def plot_posterior(
         self,

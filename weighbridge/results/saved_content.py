@@ -51,6 +51,7 @@ DIAGNOSTICS = {
     "answer": text,
     "scale_remark": text,
     "chosen": text,
+    "draws_remark": text,
     "host_remark": text,
     "path_log_evidence": real(-math.inf, math.inf, nan=True),
     "path_error": real(0, math.inf, nan=True),

@@ -20,12 +20,16 @@ from weighbridge.estimators.registry import Method, choose
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.models.row_gate import QuarantineFile, refuse_pymc
+from weighbridge.results.evidence_ratio import EvidenceRatio
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.comparison import Comparison
 from weighbridge.weighing.competitor import Competitor, as_it_is
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
+from weighbridge.weighing.ratio_comparison import compare_ratio
 from weighbridge.weighing.rounds import Limits
 from weighbridge.weighing.weighing import READING, open_common, weigh_together
+
+FOR_MODELS = "data, method, tolerance, time_limit, on_bad_row and quarantine are for models;"
 
 
 class BadRows(NamedTuple):
@@ -36,7 +40,7 @@ class BadRows(NamedTuple):
 
 
 def compare(
-    models: Mapping[str, Evidence] | Mapping[str, Model],
+    models: Mapping[str, Evidence] | Mapping[str, Model] | EvidenceRatio,
     data: Any = None,
     method: str | Method = "auto",
     *,
@@ -55,7 +59,8 @@ def compare(
 
     Args:
         models: the evidence of each model, all on the same observations; or the models themselves,
-            which are then weighed on the data, in one pass.
+            which are then weighed on the data, in one pass. Or a ratio of evidences, as of
+            ``wb.savage_dickey``: then the log evidences themselves are not known.
         data: for models: the data, as in ``wb.evidence``.
         method: for models: a method object, or its name for the defaults.
         prior_odds: prior weight of each model; equal by default.
@@ -96,6 +101,12 @@ def compare(
     >>> table.best, table.results["far"].std_error <= 0.2
     ('near', True)
     """
+    given = (data, tolerance, time_limit, quarantine)
+    has_settings = method != "auto" or on_bad_row != "raise" or any(g is not None for g in given)
+    if isinstance(models, EvidenceRatio):
+        if has_settings:
+            raise MethodError(f"{FOR_MODELS} this is a ratio. Leave them out.")
+        return compare_ratio(models, prior_odds, seed)
     if not isinstance(models, Mapping):
         raise MethodError(
             "compare needs a mapping from names to results or models, as in "
@@ -120,11 +131,9 @@ def compare(
                 "the same data. Where only features differ, give columns that differ names that "
                 "differ, or pass same_data=False."
             )
-        given = (data, tolerance, time_limit, quarantine)
-        if method != "auto" or on_bad_row != "raise" or any(item is not None for item in given):
+        if has_settings:
             raise MethodError(
-                "data, method, tolerance, time_limit, on_bad_row and quarantine are for models; "
-                "these are results. Leave them out, or give the models instead."
+                f"{FOR_MODELS} these are results. Leave them out, or give the models instead."
             )
     missing = tuple(name for name in models if name not in results)
     if prior_odds is not None:
@@ -177,6 +186,11 @@ def _hint(one: Fingerprint, other: Fingerprint) -> str:
 def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
     for name, result in results.items():
         refuse_pymc(result)
+        if isinstance(result, EvidenceRatio):
+            raise MethodError(
+                f"The result of {name!r} is a ratio of evidences, which has all its models: give "
+                "it alone, as in wb.compare(ratio)."
+            )
         if not isinstance(result, Evidence):
             raise MethodError(
                 f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "

@@ -15,6 +15,7 @@ from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.plots.models import plot_comparison
+from weighbridge.results.evidence_ratio import EvidenceRatio
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.wording import SMALL_ERROR, caution_of, counted, left_out
 
@@ -52,6 +53,8 @@ class Comparison(Tabular, Shown):
         results: the evidence of each model, with its posterior and its path.
         remarks: further notes for the user, such as that the data differ.
         left_out: models that had no result yet when the run was interrupted.
+        ratio: the ratio of evidences that the comparison was made of. The log evidences are then
+            unknown (NaN), and the factors may be bounds (``bound``).
 
     After an interruption the models cannot be compared if one of them was left out, if they have
     seen different numbers of rows, or if one has not reached power 1 of the likelihood. Factors
@@ -70,6 +73,7 @@ class Comparison(Tabular, Shown):
     results: dict[str, Evidence] = field(default_factory=dict, repr=False)
     remarks: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    ratio: EvidenceRatio | None = field(default=None, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -84,11 +88,19 @@ class Comparison(Tabular, Shown):
     def best(self) -> str:
         """Name of the model with the largest evidence."""
         self.require_complete()
+        if self.ratio is not None:
+            return self.ratio.best
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
 
     @property
     def ranking(self) -> list[str]:
-        """Names of the models, the largest evidence first; unfinished models come last."""
+        """Names of the models, the largest evidence first.
+
+        Models that are not finished, or that a chain never visited, come last.
+        """
+        if self.ratio is not None:
+            factors, unvisited = self.log_bayes_factors, self.ratio.unvisited
+            return sorted(factors, key=lambda n: (n in unvisited, -factors[n], n != self.best))
         powers = self._powers()
 
         def sort_key(name: str) -> tuple[bool, float]:
@@ -110,16 +122,29 @@ class Comparison(Tabular, Shown):
         """Standard error of a model's log Bayes factor against the best."""
         if not self.is_complete:
             return math.nan
+        if self.ratio is not None:
+            return self.ratio.error_between(name, self.best)
         return (
             0.0
             if name == self.best
             else math.hypot(self.std_errors[name], self.std_errors[self.best])
         )
 
+    def bound(self, name: str) -> str:
+        """Whether a log Bayes factor is a bound: "at most", or empty.
+
+        It is one if a chain over several models (``wb.product_space``) never visited this one.
+        """
+        return "" if self.ratio is None else self.ratio.bound_between(name, self.best)
+
+    def _factor(self, name: str) -> str:
+        if not self.is_complete:
+            return "unknown"
+        return f"{self.bound(name)} {self.log_bayes_factors[name]:.2f}".strip()
+
     def _table(self) -> Table:
         columns = (
-            "log evidence",
-            "+-",
+            *(("log evidence", "+-") if self.ratio is None else ()),
             "log Bayes factor",
             "+-",
             "probability",
@@ -130,9 +155,8 @@ class Comparison(Tabular, Shown):
         rows = {}
         for name in self.ranking:
             rows[name] = (
-                f"{self.log_evidences[name]:.2f}",
-                _error(self.std_errors[name]),
-                f"{self.log_bayes_factors[name]:.2f}" if self.is_complete else "unknown",
+                *self._evidence_texts(name),
+                self._factor(name),
                 _error(self.bayes_factor_error(name)),
                 _small(self.probabilities[name]),
                 _small(self.probability_errors[name]),
@@ -140,6 +164,11 @@ class Comparison(Tabular, Shown):
                 *([_most_serious(self.flags.get(name, ()))] if flagged else []),
             )
         return Table((*columns, "caution") if flagged else columns, rows)
+
+    def _evidence_texts(self, name: str) -> tuple[str, ...]:
+        if self.ratio is not None:
+            return ()
+        return f"{self.log_evidences[name]:.2f}", _error(self.std_errors[name])
 
     @property
     def caution(self) -> str:
@@ -182,9 +211,9 @@ class Comparison(Tabular, Shown):
 
     def _frame(self) -> Frame:
         names = self.ranking
+        evidences = {"log_evidence": self.log_evidences, "std_error": self.std_errors}
         columns: dict[str, Mapping[str, float | str]] = {
-            "log_evidence": self.log_evidences,
-            "std_error": self.std_errors,
+            **(evidences if self.ratio is None else {}),
             "log_bayes_factor": self.log_bayes_factors,
             "bayes_factor_error": {name: self.bayes_factor_error(name) for name in names},
             "probability": self.probabilities,
@@ -204,6 +233,8 @@ class Comparison(Tabular, Shown):
         if not self.is_complete:
             return "unknown (interrupted)"
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
+        if self.bound(name):
+            return f"{jeffreys(factor)} or more" if factor < 0 else UNDECIDED
         if math.isnan(error):
             return f"{jeffreys(factor)} (error unknown)"
         is_small = jeffreys(abs(factor) + 2 * error) == jeffreys(0.0)
@@ -243,6 +274,7 @@ class Comparison(Tabular, Shown):
             decisive=JEFFREYS[-1][0],
             traces={name: result.trace for name, result in self.results.items()},
             cautions={name: caution_of(flags) for name, flags in self.flags.items() if flags},
+            bounds={name: self.bound(name) for name in self.ranking if self.bound(name)},
             axes=axes,
         )
 

@@ -16,11 +16,13 @@ def model_probabilities(
     std_errors: Mapping[str, float],
     prior_odds: Mapping[str, float] | None = None,
     seed: int = 0,
+    covariance: np.ndarray | None = None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Posterior probabilities of models, and their standard deviations.
 
     The standard deviations are those of draws with normal errors of the log evidences. They are
-    NaN if one of these errors is unknown.
+    NaN if one of these errors is unknown. A ``covariance`` of the errors, models x models, takes
+    the place of the standard errors.
 
     >>> model_probabilities({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 3.0})
     ({'a': 0.25, 'b': 0.75}, {'a': 0.0, 'b': 0.0})
@@ -28,9 +30,12 @@ def model_probabilities(
     names = list(log_evidences)
     log_weights = np.array([log_evidences[name] for name in names])
     log_weights = log_weights + np.log(check_prior_odds(names, prior_odds))
-    errors = np.array([std_errors[name] for name in names])
     noise = np.random.default_rng(seed).normal(size=(NUM_DRAWS, len(names)))
-    spread = np.std(_normalise(log_weights + errors * noise), axis=0)
+    if covariance is None:
+        noise = np.array([std_errors[name] for name in names]) * noise
+    else:
+        noise = noise @ _root(covariance).T
+    spread = np.std(_normalise(log_weights + noise), axis=0)
     probabilities = _normalise(log_weights).tolist()
     return dict(zip(names, probabilities)), dict(zip(names, spread.tolist()))
 
@@ -45,6 +50,14 @@ def check_prior_odds(names: Sequence[str], prior_odds: Mapping[str, float] | Non
     if not np.all(np.isfinite(odds)) or np.any(odds <= 0):
         raise MethodError(f"prior_odds must be positive, not {dict(prior_odds)}.")
     return odds
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """A square root of a covariance matrix that may be singular; NaN if it is not known."""
+    if not np.isfinite(covariance).all():
+        return np.full_like(covariance, np.nan)
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _normalise(log_weights: np.ndarray) -> np.ndarray:

@@ -78,15 +78,8 @@ def held_rounds(
         numbered: whether reports show the number of the round, since there may be several.
         resume: the file of the run, for a method that can go on from it, and one model.
     """
-    competitors, source, seed, policy, reporter = weighing
-    holders = {name: Held(c.model, *policy, source.left_out) for name, c in competitors.items()}
-    common = CommonRows(competitors, policy.on_bad_row, source.left_out)
-    for held in holders.values():
-        held.checker.unread = source.unread
-    for block in source.blocks():
-        unusable = common.unusable(block)
-        for name, held in holders.items():
-            held.add(competitors[name].view(block), unusable, block)
+    competitors, _, seed, _, reporter = weighing
+    holders = hold_rows(weighing, list(competitors))
     estimates = {name: estimate_in(resume, held, method, seed) for name, held in holders.items()}
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
@@ -113,6 +106,20 @@ def held_rounds(
         return results
 
     return one_round
+
+
+def hold_rows(weighing: Weighing, names: Sequence[str]) -> dict[str, Held]:
+    """Load all the data for some of the models."""
+    competitors, source, _, policy, _ = weighing
+    holders = {n: Held(competitors[n].model, *policy, source.left_out) for n in names}
+    common = CommonRows(competitors, policy.on_bad_row, source.left_out)
+    for held in holders.values():
+        held.checker.unread = source.unread
+    for block in source.blocks():
+        unusable = common.unusable(block)
+        for name, held in holders.items():
+            held.add(competitors[name].view(block), unusable, block)
+    return holders
 
 
 def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: bool) -> OneRound:

@@ -244,7 +244,7 @@ def _diagnostics(results: Sequence[Evidence], answer: Combined, method: Method) 
     if "path_log_evidence" in found:
         path_error = answer.std_error if by_path else path.std_error
         found |= {"path_log_evidence": path.log_evidence, "path_error": path_error}
-    if "answer" in found:
+    if any(r.diagnostics.get("answer", "mode") != "mode" for r in results):
         found["answer"] = "path" if by_path else "bridge"
     if "path_repaired" in found:
         found["path_repaired"] = max(r.diagnostics["path_repaired"] for r in results)

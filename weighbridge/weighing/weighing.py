@@ -24,6 +24,7 @@ from weighbridge.models.column_scales import scale_remark
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import QuarantineFile, require_model
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.weighing.at_once import at_once_first
 from weighbridge.weighing.competitor import Competitor, as_it_is
 from weighbridge.weighing.one_round import (
     Policy,
@@ -175,6 +176,7 @@ def _plan(weighing: Weighing, method: Method, limits: Limits, resume: str | Path
     if rows:
         method = method.with_reservoir_for(rows)
     one_round = streamed_rounds(weighing, method, shuffled=is_shuffled(method, source))
+    one_round = at_once_first(weighing, method, one_round)
     return Rounds(one_round, method, repeatable=source.reopenable)
 
 

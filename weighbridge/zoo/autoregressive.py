@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from weighbridge.core.errors import DataError, ModelError
 from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count, check_finite, check_positive
+from weighbridge.zoo.exact_posterior import ExactPosterior
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -208,22 +209,9 @@ def log_evidence_path(
     order, prior_scale = check_count("order", order), check_positive("prior_scale", prior_scale)
     concentration = check_positive("concentration", concentration)
     rate = check_positive("rate", rate)
-    past, target, weight = _check_columns(data, order)
     wanted = np.asarray(rows, dtype=int).reshape(-1)
-    if np.any((wanted < 0) | (wanted > len(target))):
-        raise DataError(f"rows must lie between 0 and {len(target)}, the rows of the data.")
-    factor = np.eye(order + 1, order + 2) / prior_scale
     results = np.zeros(len(wanted))
-    count, start = 0.0, 0
-    for stop in np.unique(wanted[wanted > 0]):
-        while start < stop:
-            end = min(start + BLOCK, int(stop))
-            ones = np.ones((end - start, 1))
-            block = np.hstack([past[start:end], ones, target[start:end, None]])
-            block *= np.sqrt(weight[start:end, None])
-            factor = np.asarray(np.linalg.qr(np.vstack([factor, block]), mode="r"))
-            count += float(np.sum(weight[start:end]))
-            start = end
+    for stop, factor, count in _factors(data, wanted, order, prior_scale):
         diagonal = np.abs(np.diag(factor))
         shape = concentration + 0.5 * count
         misfit = 0.5 * diagonal[order + 1] ** 2
@@ -236,6 +224,67 @@ def log_evidence_path(
             - np.sum(np.log(prior_scale * diagonal[: order + 1]))
         )
     return results
+
+
+def _factors(
+    data: Mapping[str, Any], wanted: np.ndarray, order: int, prior_scale: float
+) -> Iterator[tuple[int, np.ndarray, float]]:
+    """For each wanted number of rows: that number, the factor R, and the sum of the weights."""
+    past, target, weight = _check_columns(data, order)
+    if np.any((wanted < 0) | (wanted > len(target))):
+        raise DataError(f"rows must lie between 0 and {len(target)}, the rows of the data.")
+    factor = np.eye(order + 1, order + 2) / prior_scale
+    count, start = 0.0, 0
+    for stop in np.unique(wanted[wanted > 0]):
+        while start < stop:
+            end = min(start + BLOCK, int(stop))
+            ones = np.ones((end - start, 1))
+            block = np.hstack([past[start:end], ones, target[start:end, None]])
+            block *= np.sqrt(weight[start:end, None])
+            factor = np.asarray(np.linalg.qr(np.vstack([factor, block]), mode="r"))
+            count += float(np.sum(weight[start:end]))
+            start = end
+        yield int(stop), factor, count
+
+
+def posterior(
+    data: Mapping[str, Any],
+    *,
+    order: int = 1,
+    prior_scale: float = 1.0,
+    concentration: float = 1.0,
+    rate: float = 1.0,
+) -> ExactPosterior:
+    r"""Exact posterior of the model on lagged rows, from the factor R of ``log_evidence_path``.
+
+    .. math::
+
+        s^2 | y \sim \text{InverseGamma}(a + \tfrac n2, r + \tfrac12 R_{D+1,D+1}^2), \qquad
+        (w, b) | s^2, y \sim N(R_{11}^{-1} R_{12}, \; s^2 R_{11}^{-1} R_{11}^{-T})
+
+    >>> from weighbridge.data.lags import lagged
+    >>> found = posterior(lagged(simulate(2000), order=2), order=2)
+    >>> found.mean["w"].round(1).tolist(), round(float(found.mean["s2"]), 1)
+    ([0.5, -0.4], 1.0)
+    """
+    order, prior_scale = check_count("order", order), check_positive("prior_scale", prior_scale)
+    concentration = check_positive("concentration", concentration)
+    rate = check_positive("rate", rate)
+    _, target, _ = _check_columns(data, order)
+    if not len(target):
+        raise DataError("There are no rows: the posterior is the prior.")
+    ((_, factor, count),) = _factors(data, np.array([len(target)]), order, prior_scale)
+    root = factor[: order + 1, : order + 1]
+    centre = np.linalg.solve(root, factor[: order + 1, order + 1])
+    # With as few rows as coefficients nothing is left over.
+    misfit = 0.5 * float(factor[order + 1, order + 1]) ** 2 if len(factor) > order + 1 else 0.0
+    return ExactPosterior(
+        {"w": centre[:-1], "b": np.array(centre[-1])},
+        root,
+        "s2",
+        concentration + 0.5 * count,
+        rate + misfit,
+    )
 
 
 def _check_columns(data: Any, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

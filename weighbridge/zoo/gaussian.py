@@ -14,6 +14,7 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count, check_finite, check_positive
+from weighbridge.zoo.exact_posterior import ExactPosterior
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -111,9 +112,7 @@ def log_evidence_path(
     """
     prior_mean = check_finite("prior_mean", prior_mean)
     ratio = (check_positive("prior_scale", prior_scale) / check_positive("noise", noise)) ** 2
-    values = np.asarray(data, np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise DataError("The data must be one array of finite numbers with one axis.")
+    values = _check_values(data)
     count = np.asarray(rows, dtype=int).reshape(-1)
     if np.any((count < 0) | (count > len(values))):
         raise DataError(f"rows must lie between 0 and {len(values)}, the rows of the data.")
@@ -128,3 +127,33 @@ def log_evidence_path(
     pull = count * (centre + shift) ** 2 / (1.0 + count * ratio)
     log_z: np.ndarray = -constant - 0.5 * (np.log1p(count * ratio) + spread + pull)
     return log_z + 0.0  # without rows the result is 0, not -0
+
+
+def posterior(
+    data: Any, *, prior_mean: float = 0.0, prior_scale: float = 1.0, noise: float = 1.0
+) -> ExactPosterior:
+    r"""Exact posterior of the model on the data.
+
+    .. math:: \mu | y \sim N\left(\frac{m / t^2 + \sum_i y_i / s^2}{1 / t^2 + n / s^2},
+              \frac{1}{1 / t^2 + n / s^2}\right)
+
+    Here m and t are the mean and the standard deviation of the prior, and s is the noise.
+
+    >>> found = posterior([1.0, 2.0, 3.0])
+    >>> float(found.mean["mu"]), float(found.std["mu"])
+    (1.5, 0.5)
+    """
+    prior_mean = check_finite("prior_mean", prior_mean)
+    prior_scale = check_positive("prior_scale", prior_scale)
+    noise = check_positive("noise", noise)
+    values = _check_values(data)
+    precision = prior_scale**-2 + len(values) * noise**-2
+    shift = float(np.sum(values - prior_mean)) * noise**-2 / precision
+    return ExactPosterior({"mu": np.array(prior_mean + shift)}, np.array([[math.sqrt(precision)]]))
+
+
+def _check_values(data: Any) -> np.ndarray:
+    values = np.asarray(data, np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise DataError("The data must be one array of finite numbers with one axis.")
+    return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from weighbridge.core.errors import DataError
 from weighbridge.core.types import Array
 from weighbridge.models.model import Model
 from weighbridge.zoo.arguments import check_count, check_positive
+from weighbridge.zoo.exact_posterior import ExactPosterior
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -124,13 +125,22 @@ def log_evidence_path(
     Reference: Cameron, Eggers and Kroon (2019), Entropy 21:1109, appendix B.1.
     """
     noise = check_positive("noise", noise)
-    features, target, weight = _check_columns(data)
     wanted = np.asarray(rows, dtype=int).reshape(-1)
+    results = np.zeros(len(wanted))
+    for stop, factor, count in _factors(data, wanted, noise):
+        results[wanted == stop] = _read_factor(factor, len(factor) - 1, count, noise)
+    return results
+
+
+def _factors(
+    data: Mapping[str, Any], wanted: np.ndarray, noise: float
+) -> Iterator[tuple[int, np.ndarray, float]]:
+    """For each wanted number of rows: that number, the factor R, and the sum of the weights."""
+    features, target, weight = _check_columns(data)
     if np.any((wanted < 0) | (wanted > len(target))):
         raise DataError(f"rows must lie between 0 and {len(target)}, the rows of the data.")
     num_parameters = features.shape[1] + 1
     factor = np.eye(num_parameters + 1)[:num_parameters]
-    results = np.zeros(len(wanted))
     count, start = 0.0, 0
     for stop in np.unique(wanted[wanted > 0]):
         while start < stop:
@@ -142,8 +152,29 @@ def log_evidence_path(
             factor = np.asarray(np.linalg.qr(stacked, mode="r"))
             count += float(np.sum(weight[start:end]))
             start = end
-        results[wanted == stop] = _read_factor(factor, num_parameters, count, noise)
-    return results
+        yield int(stop), factor, count
+
+
+def posterior(data: Mapping[str, Any], *, noise: float = 1.0) -> ExactPosterior:
+    r"""Exact posterior of the model on the data, from the factor R of ``log_evidence_path``.
+
+    .. math:: (w, b) | y \sim N(R_{11}^{-1} R_{12}, \; R_{11}^{-1} R_{11}^{-T})
+
+    An optional column ``weight`` counts repeated rows.
+
+    >>> found = posterior(simulate(1000, num_features=2))
+    >>> found.mean["w"].shape, bool(0.03 < found.std["b"] < 0.04)
+    ((2,), True)
+    """
+    noise = check_positive("noise", noise)
+    num_rows = len(data["y"])
+    if not num_rows:
+        raise DataError("There are no rows: the posterior is the prior.")
+    ((_, factor, _),) = _factors(data, np.array([num_rows]), noise)
+    size = factor.shape[1] - 1
+    root = factor[:size, :size]
+    centre = np.linalg.solve(root, factor[:size, size])
+    return ExactPosterior({"w": centre[:-1], "b": np.array(centre[-1])}, root)
 
 
 def _read_factor(factor: np.ndarray, num_parameters: int, count: float, noise: float) -> float:

@@ -11,6 +11,7 @@ from scipy import stats
 import weighbridge as wb
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.estimators.clusters import find_clusters
+from weighbridge.estimators.nested.guides import Guide
 from weighbridge.estimators.nested.moves.by_name import WALKS, find_move
 from weighbridge.estimators.nested.moves.walk import Contour, Place
 from weighbridge.estimators.nested.prior_draws import draw_above
@@ -67,8 +68,8 @@ def walk_of(name, seed, on_host=False):
     log_prior = -0.5 * np.sum(position**2, axis=1) - math.log(2 * math.pi)
     place = Place(position, log_prior, level, generator.random(NUM_WALKERS))
     contour = Contour(np.full(NUM_WALKERS, LEVEL), np.full(NUM_WALKERS, 0.5))
-    clusters, own = find_clusters(others), np.full(NUM_WALKERS, -1)
-    script = draw_script(name, generator, others, clusters, own, 0.9, NUM_MOVES, NUM_MOVES)
+    guides = [Guide(np.arange(NUM_WALKERS), others, find_clusters(others))]
+    script = draw_script(name, generator, guides, 0.9, NUM_MOVES, NUM_MOVES)
     with in_double_precision():
         walk = find_move(name, None).walk
         found = problem(on_host).walk(walk, place, contour, script, generator)

@@ -62,7 +62,7 @@ class Reporter(Protocol):
         Args:
             share: fraction done, between 0 and 1; None if unknown.
             done: how far it is, in its own words, such as "2,000 live points replaced".
-            log_evidence: estimate so far.
+            log_evidence: estimate so far; NaN if there is none yet.
             steps: number of its steps; 0 when it begins.
             label: name of the model; empty if it is the only one.
             island_round: number of the round of islands from 1; 0 if there is only one.
@@ -217,7 +217,8 @@ class ProgressLines:
         kind: str = "annealing steps",
     ) -> None:
         told = ", ".join(filter(None, (f"{self._log.passed:.1f} s", in_words(left))))
-        text = f"{done}  log evidence {log_evidence:.2f}  {kind} {steps}  {told}"
+        found = "" if math.isnan(log_evidence) else f"  log evidence {log_evidence:.2f}"
+        text = f"{done}{found}  {kind} {steps}  {told}"
         self._log.write(_labelled(name, text))
 
 
@@ -323,7 +324,8 @@ class Bar:
     ) -> None:
         if label:
             self.board.remove("")  # the row used before the first model has a name
-        text = f"{done} log Z {log_evidence:.2f} {steps} steps"
+        found = "" if math.isnan(log_evidence) else f" log Z {log_evidence:.2f}"
+        text = f"{done}{found} {steps} steps"
         self.board.put(label, Row(name, share, text, in_words(left)))
 
     def _finish_others(self, label: str) -> None:

@@ -18,7 +18,9 @@ from weighbridge.core.resampling import (
     require_resampling,
 )
 from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.path import Path, evaluate_chunk
 from weighbridge.estimators.annealing.powers import Tilted, search_increment
+from weighbridge.models.targets.host import HostLikelihood
 
 
 class Settings(NamedTuple):
@@ -214,3 +216,12 @@ def moments(log_likelihood: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndar
     with np.errstate(over="ignore"):  # of log-likelihoods near the largest double
         variance = np.sum(share * (values - mean[..., None]) ** 2, axis=-1)
     return mean, variance
+
+
+def final_moments(path: Path, cloud: Cloud) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the log-likelihood over the particles of each island."""
+    if isinstance(path.chunk, HostLikelihood):
+        values = path.chunk.of_cloud(path.model, cloud.position)
+    else:
+        values = evaluate_chunk(path, cloud.position)
+    return moments(values, cloud.log_weight)

@@ -154,7 +154,7 @@ def bridge(
     usable = np.isfinite(log_weight) & np.isfinite(log_ratio_posterior)
     share = np.exp(np.where(usable, log_weight - np.logaddexp.reduce(log_weight[usable]), -np.inf))
     posterior = np.where(usable, log_ratio_posterior, 0.0)
-    sides = _Sides(posterior, log_ratio_proposal, share)
+    sides = Sides(posterior, log_ratio_proposal, share)
     log_evidence = sides.solve()
     inverse = log_weight[usable] - log_ratio_posterior[usable]
     shared = 1 / (0.5 * _exp(posterior - log_evidence) + 0.5)
@@ -173,14 +173,40 @@ def bridge(
     )
 
 
-class _Sides:
-    """Both samples, and the map whose fixed point is log Z."""
+class Sides:
+    """Both samples, and the map whose fixed point is log Z.
 
-    def __init__(self, posterior: np.ndarray, proposal: np.ndarray, share: np.ndarray) -> None:
+    Args:
+        posterior: log ratios at draws from the posterior, groups x draws.
+        proposal: log ratios at draws from the proposal, groups x draws.
+        share: normalised weights of the posterior draws.
+        balance: share s_1 of the posterior draws in the bridge function, between 0 and 1; by
+            default that of their effective number among all draws.
+
+    Attributes:
+        path: log Z after every iteration.
+    """
+
+    def __init__(
+        self,
+        posterior: np.ndarray,
+        proposal: np.ndarray,
+        share: np.ndarray,
+        balance: float | None = None,
+    ) -> None:
         self.posterior, self.proposal, self.share = posterior, proposal, share
-        effective = 1 / np.sum(share**2)
-        self.first = effective / (effective + proposal.size)
+        if balance is None:
+            effective = 1 / np.sum(share**2)
+            balance = effective / (effective + proposal.size)
+        self.first = balance
         self.second = 1 - self.first
+        self.path: list[float] = []
+
+    def terms(self, log_evidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Terms of the numerator, and of the denominator times Z without the weights."""
+        above = 1 / (self.first + self.second * _exp(log_evidence - self.proposal))
+        below = 1 / (self.first * _exp(self.posterior - log_evidence) + self.second)
+        return above, below
 
     def sums(self, log_evidence: float) -> tuple[np.ndarray, np.ndarray]:
         """Numerator, and denominator times Z, of the ratio of sums, for each group."""
@@ -197,9 +223,17 @@ class _Sides:
             above, below = self.sums(log_evidence)
             change = math.log(above.mean()) - math.log(below.sum())
             log_evidence += change
+            self.path.append(log_evidence)
             if abs(change) < CONVERGED:
                 break
         return log_evidence
+
+    def influences(self, log_evidence: float) -> np.ndarray:
+        """By how much each group moves log Z, to first order; they sum to zero."""
+        above, below = self.sums(log_evidence)
+        from_proposal = above / above.sum() - 1 / len(above)
+        from_posterior = below / below.sum() - self.share.sum(axis=1)
+        return np.asarray(from_proposal - from_posterior)
 
     def error(self, log_evidence: float) -> float:
         """The jackknife over groups: the change of the fixed point if one group is left out."""

@@ -1,18 +1,18 @@
 """Directions of moves, drawn on the host from the live points.
 
 The directions of a walker must not depend on where the walker is, or the moves would not leave
-their target unchanged. So every block of moves takes a cluster at random, and no pair has the
-walker's own starting point in it. (To the covariance of a cluster it is one of many points.) Most
-blocks are an orthonormal basis in the metric of the cluster: a walker moves along each of its
-directions once, and forgets its position faster than with directions that are independent of each
-other. The other blocks are differences of pairs of points.
+their target unchanged. So every block of moves takes a cluster at random, and the clusters and the
+pairs are of points at which the walker did not start (``guides``). Most blocks are an orthonormal
+basis in the metric of the cluster: a walker moves along each of its directions once, and forgets
+its position faster than with directions that are independent of each other. The other blocks are
+differences of pairs of points.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from weighbridge.estimators.clusters import Cluster
+from weighbridge.estimators.nested.guides import Guide
 
 # Lengths of brackets in standard deviations. A line through a ball that has unit variances is about
 # as long inside it as the shortest, in any number of dimensions.
@@ -23,23 +23,16 @@ PAIRS = 0.1
 FAR_PAIRS = 0.1
 
 
-def draw_directions(
-    generator: np.random.Generator,
-    position: np.ndarray,
-    clusters: list[Cluster],
-    own: np.ndarray,
-    num_moves: int,
-) -> np.ndarray:
+def draw_directions(generator: np.random.Generator, guide: Guide, num_moves: int) -> np.ndarray:
     """Brackets of slice moves: moves x walkers x coordinates.
 
     Args:
         generator: random numbers.
-        position: the surviving points, points x coordinates.
-        clusters: clusters of these points.
-        own: index of the point at which each walker starts.
+        guide: some walkers, and the points that shape their moves.
         num_moves: number of moves.
     """
-    num_walkers, dimension = len(own), position.shape[1]
+    points, clusters = guide.points, guide.clusters
+    num_walkers, dimension = len(guide.walkers), points.shape[1]
     # A block is a basis, so all of its moves have the metric of one cluster.
     num_blocks, count = -(-num_moves // dimension), num_moves * num_walkers
     sizes = np.array([len(cluster.members) for cluster in clusters], float)
@@ -49,14 +42,13 @@ def draw_directions(
         np.repeat(of_block, dimension, axis=0)[:num_moves].reshape(-1)
         for of_block in (chosen, kinds)
     )
-    own = np.tile(own, num_moves)
     found = _bases(generator, num_moves, num_walkers, dimension)
     for number, (members, _, scale) in enumerate(clusters):
         mine = np.flatnonzero(cluster == number)
         found[mine] = found[mine] @ scale.T
         pairs = mine[kind[mine] < PAIRS]
         if len(members) > 3 and len(pairs):
-            apart = _pairs(generator, position[members], members, own[pairs])
+            apart = _pairs(generator, points[members], len(pairs))
             white = np.linalg.solve(scale, apart.T)
             length = np.sqrt(np.sum(white**2, axis=0))[:, None]
             usable = length[:, 0] > 0
@@ -65,19 +57,20 @@ def draw_directions(
     found *= np.exp(low + (high - low) * generator.random((count, 1)))
     if len(clusters) > 1:
         far = np.flatnonzero(kind > 1.0 - FAR_PAIRS)
-        apart = _pairs(generator, position, np.arange(len(position)), own[far])
+        apart = _pairs(generator, points, len(far))
         usable = np.any(apart != 0, axis=1)
         found[far[usable]] = 2.0 * apart[usable]
     return found.reshape(num_moves, -1, dimension)
 
 
 def draw_steps(
-    generator: np.random.Generator, clusters: list[Cluster], num_walkers: int, num_moves: int
+    generator: np.random.Generator, guide: Guide, num_moves: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gaussian steps in the metric of random clusters: moves x walkers x coordinates.
 
     Also returns the clusters: moves x walkers.
     """
+    clusters, num_walkers = guide.clusters, len(guide.walkers)
     count = num_moves * num_walkers
     sizes = np.array([len(cluster.members) for cluster in clusters], float)
     cluster = generator.choice(len(clusters), count, p=sizes / sizes.sum())
@@ -110,10 +103,7 @@ def _bases(
     return np.asarray(found.reshape(-1, dimension))
 
 
-def _pairs(
-    generator: np.random.Generator, points: np.ndarray, names: np.ndarray, own: np.ndarray
-) -> np.ndarray:
-    """Differences of two points that are not the walker's own; zero if that failed."""
-    first, second = generator.integers(0, len(points), (2, len(own)))
-    usable = (first != second) & (names[first] != own) & (names[second] != own)
-    return np.where(usable[:, None], points[first] - points[second], 0.0)
+def _pairs(generator: np.random.Generator, points: np.ndarray, count: int) -> np.ndarray:
+    """Differences of two points; zero where both are the same."""
+    first, second = generator.integers(0, len(points), (2, count))
+    return np.asarray(points[first] - points[second])

@@ -73,13 +73,16 @@ class WeighedPoints(NamedTuple):
     flags: list[Status]
 
 
-def weigh_points(points: Points, shrinkage: str, seed: int) -> WeighedPoints:
+def weigh_points(
+    points: Points, shrinkage: str, seed: int, remembered: float = 0.0
+) -> WeighedPoints:
     """The evidence of points of any number of runs, merged by their birth contours.
 
     Args:
         points: of all runs, in any order.
         shrinkage: "exponential" or "mean".
         seed: for simulated volumes.
+        remembered: what walkers remember of their starts, see ``raised_by_memory``.
     """
     order = np.lexsort((points.tie, points.log_likelihood))
     level = points.log_likelihood[order]
@@ -92,6 +95,7 @@ def weigh_points(points: Points, shrinkage: str, seed: int) -> WeighedPoints:
     each = [_of_island(ordered.take(ordered.island == island), shrinkage) for island in islands]
     separate, errors = (np.array(values) for values in zip(*each))
     p_value, widened = spread_of_runs(separate, errors)
+    widened = max(widened, raised_by_memory(remembered))
     generator = random_numbers(seed, Stream.NESTED_RANKS, first, 2**33)
     born = np.lexsort((ordered.birth_tie, ordered.birth))
     test = insertion_test(ordered.insertion[born], ordered.among[born], generator)
@@ -158,6 +162,22 @@ def spread_of_runs(separate: np.ndarray, errors: np.ndarray) -> tuple[float, flo
     square, degrees = float(np.sum(weight * (separate - mean) ** 2)), len(separate) - 1
     p_value = float(gammaincc(degrees / 2, square / 2))
     return p_value, math.sqrt(square / degrees) if p_value < MIN_SPREAD_P_VALUE else 1.0
+
+
+def raised_by_memory(remembered: float) -> float:
+    r"""By how much the error is raised because walkers remember their starts.
+
+    .. math:: \sqrt{(1 + r) / (1 - r)}
+
+    New points that have the rank correlation r with their starts tell less about the volume than
+    independent ones. This is the factor for the mean of a chain with the correlation r from one
+    generation to the next: an approximation.
+
+    >>> raised_by_memory(0.0), raised_by_memory(-0.1), round(raised_by_memory(0.12), 3)
+    (1.0, 1.0, 1.128)
+    """
+    share = min(max(remembered, 0.0), 0.9)
+    return math.sqrt((1.0 + share) / (1.0 - share))
 
 
 def walk_flags(

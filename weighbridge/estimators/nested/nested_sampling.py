@@ -229,7 +229,7 @@ class NestedSampling(ResumableMethod):
 
     def _answer(self, run: NestedRun, num_observations: int) -> NestedEvidence:
         points, counts = run.points(), run.counts
-        weighed = weigh_points(points, self.shrinkage, run.seed)
+        weighed = weigh_points(points, self.shrinkage, run.seed, counts.memory())
         # The evidence that was left when a run was cut short is part of its error.
         is_short = bool(run.ended) and run.stage != ADDED
         cut_off = run.remainder() if is_short else 0.0
@@ -243,7 +243,7 @@ class NestedSampling(ResumableMethod):
             "num_walkers": counts.walkers,
             "num_undefined": counts.undefined,
             "moves_per_walk": int(np.median(counts.num_moves)) if counts.num_moves else 0,
-            "remembered": float(np.mean(counts.remembered)) if counts.remembered else 0.0,
+            "remembered": counts.memory(),
             "efficiency": run.efficiency(),
             "waited": counts.waited / max(counts.waited + counts.steps, 1),
             "remainder": run.remainder(),

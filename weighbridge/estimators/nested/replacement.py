@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weighbridge.estimators.clusters import find_clusters
+from weighbridge.estimators.nested.guides import find_guides
 from weighbridge.estimators.nested.insertion import sequential_ranks
 from weighbridge.estimators.nested.labelling import MoveLabelling
 from weighbridge.estimators.nested.moves.by_name import Move
@@ -36,6 +36,10 @@ class Counts:
     undefined: int = 0
     num_moves: list[int] = field(default_factory=list)
     remembered: list[float] = field(default_factory=list)
+
+    def memory(self) -> float:
+        """Mean correlation that walks left."""
+        return float(np.mean(self.remembered)) if self.remembered else 0.0
 
 
 @dataclass
@@ -219,21 +223,14 @@ class Replacement:
     ) -> Place:
         """New points above the contour, by walkers from the starts."""
         tuning, count, counts = self.tuning, len(own), self.counts
-        clusters = find_clusters(position)
+        guides = find_guides(generator, position, own)
         place = Place(starts.position, starts.log_prior, starts.log_likelihood, starts.tie)
         left, longest = tuning.num_moves, script_length(tuning.num_moves, *place.position.shape)
         accepted, before = np.zeros(count, int), counts.steps
         while left:
             num_moves = min(left, longest)
             script = draw_script(
-                self.move.name,
-                generator,
-                position,
-                clusters,
-                own,
-                tuning.step_size,
-                num_moves,
-                longest,
+                self.move.name, generator, guides, tuning.step_size, num_moves, longest
             )
             walked = self.density.walk(self.move.walk, place, contour, script, generator)
             place, left = walked.place, left - num_moves

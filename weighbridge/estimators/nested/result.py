@@ -98,17 +98,20 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
     points = _points(results)
     if len(set(zip(points.log_likelihood, points.tie))) < len(points.tie):
         raise MethodError("A result was given twice, or two have the same seed; use other seeds.")
-    weighed = weigh_points(points, first.diagnostics["shrinkage"], first.diagnostics["seed"])
+    walkers = [max(r.diagnostics["num_walkers"], 1) for r in results]
+    averaged = {
+        name: float(np.average([r.diagnostics[name] for r in results], weights=walkers))
+        for name in AVERAGED
+    }
+    shrinkage, seed = (first.diagnostics[name] for name in ("shrinkage", "seed"))
+    weighed = weigh_points(points, shrinkage, seed, averaged["remembered"])
     samples = {
         n: np.concatenate([r.samples[n] for r in results])[weighed.order] for n in first.samples
     }
     summed = {n: sum(r.diagnostics[n] for r in results) for n in COUNTS}
-    found = first.diagnostics | weighed.diagnostics | summed
+    found = first.diagnostics | weighed.diagnostics | summed | averaged
     for name in LARGEST:
         found[name] = max(r.diagnostics[name] for r in results)
-    walkers = [max(r.diagnostics["num_walkers"], 1) for r in results]
-    for name in AVERAGED:
-        found[name] = float(np.average([r.diagnostics[name] for r in results], weights=walkers))
     judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
     kept = [flag for r in results for flag in r.flags if flag not in judged]
     base = {name: getattr(first, name) for name in ("num_observations", "method", "fingerprint")}

@@ -8,6 +8,7 @@ import numpy as np
 
 from weighbridge.estimators.clusters import Cluster
 from weighbridge.estimators.nested.directions import draw_directions, draw_steps
+from weighbridge.estimators.nested.guides import Guide
 from weighbridge.estimators.nested.moves.walk import Script
 
 # Most numbers of a script; a longer walk is made in pieces.
@@ -17,9 +18,7 @@ LARGEST_SCRIPT = 4_000_000
 def draw_script(
     name: str,
     generator: np.random.Generator,
-    position: np.ndarray,
-    clusters: list[Cluster],
-    own: np.ndarray,
+    guides: list[Guide],
     step_size: float,
     num_moves: int,
     length: int,
@@ -29,23 +28,28 @@ def draw_script(
     Args:
         name: of the move.
         generator: random numbers.
-        position: the surviving points, points x coordinates.
-        clusters: clusters of these points.
-        own: index of the point at which each walker starts.
+        guides: the walkers, with the points that shape their moves.
         step_size: scale of the steps, in standard deviations of a cluster.
         num_moves: number of moves.
         length: moves for which the arrays have room.
     """
-    count, dimension = len(own), position.shape[1]
+    count, dimension = sum(len(guide.walkers) for guide in guides), guides[0].points.shape[1]
+    direction = np.empty((num_moves, count, dimension))
     scale = cluster = None
     if name == "slice":
-        direction = draw_directions(generator, position, clusters, own, num_moves)
+        for guide in guides:
+            direction[:, guide.walkers] = draw_directions(generator, guide, num_moves)
     elif name == "sghmc":
-        direction = generator.standard_normal((num_moves, count, dimension))
+        direction = generator.standard_normal(direction.shape)
     else:
-        steps, chosen = draw_steps(generator, clusters, count, num_moves)
-        direction = step_size * steps
+        chosen, before = np.empty((num_moves, count), int), 0
+        for guide in guides:
+            steps, of_guide = draw_steps(generator, guide, num_moves)
+            direction[:, guide.walkers] = step_size * steps
+            chosen[:, guide.walkers] = before + of_guide
+            before += len(guide.clusters)
         if name == "galilean":
+            clusters = [each for guide in guides for each in guide.clusters]
             scale, cluster = _stacked(clusters), _padded(chosen, length)
     return Script(
         _padded(direction, length),

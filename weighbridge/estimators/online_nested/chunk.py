@@ -139,7 +139,7 @@ def _starts(cloud: Cloud, size: int, place: ChunkPlace) -> tuple[np.ndarray, np.
 def _weigh(run: NestedRun, size: int, place: ChunkPlace) -> WeighedChunk:
     """The evidence by the points of all islands, and each island's own sample of its points."""
     points = run.points()
-    merged = weigh_points(points, SHRINKAGE, run.seed)
+    merged = weigh_points(points, SHRINKAGE, run.seed, run.counts.memory())
     generator = place.generator(OF_THE_RESERVOIR)
     separate, variances, position, weight = [], [], [], []
     for island in place.islands:

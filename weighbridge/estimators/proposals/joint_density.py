@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from weighbridge.core import interrupts
 from weighbridge.core.random import random_key
 from weighbridge.core.types import PyTree
-from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.bridging.gaussians import log_densities
+from weighbridge.estimators.annealing.path import Path, evaluate_chunk
+from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.models.model import Model, draw_positions
 from weighbridge.models.targets.all_rows import likelihood_term
 from weighbridge.models.targets.host import PROBES, HostLikelihood, host_likelihood
@@ -61,13 +62,30 @@ class JointDensity:
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """Log density at positions x coordinates."""
+        return self._in_blocks(
+            lambda block: log_densities(self.path, block, differentiable=False)[0], positions
+        )
+
+    def log_likelihood(self, positions: np.ndarray) -> np.ndarray:
+        """Log-likelihood of all the data at positions x coordinates."""
+        return self._in_blocks(self._log_likelihoods, positions)
+
+    def _log_likelihoods(self, block: np.ndarray) -> np.ndarray:
+        chunk = self.path.chunk
+        if isinstance(chunk, HostLikelihood):
+            return np.asarray(chunk.of_cloud(self.model, block))
+        return evaluate_chunk(self.path, block)
+
+    def _in_blocks(
+        self, evaluate: Callable[[np.ndarray], np.ndarray], positions: np.ndarray
+    ) -> np.ndarray:
+        """A function of 1 x positions x coordinates at all positions, block by block."""
         found = np.empty(len(positions))
         for start in range(0, len(positions), BLOCK):
             interrupts.check()
             block = positions[start : start + BLOCK]
             padded = block if self.is_on_host else _pad(block)
-            height, _ = log_densities(self.path, padded[None], differentiable=False)
-            found[start : start + len(block)] = height[0, : len(block)]
+            found[start : start + len(block)] = evaluate(padded[None])[0, : len(block)]
         self.num_evaluations += len(positions)
         return np.where(np.isnan(found), -np.inf, found)
 

@@ -16,10 +16,11 @@ from weighbridge.core.types import Array
 from weighbridge.diagnostics import ess
 from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.nested.result import NestedEvidence
-from weighbridge.estimators.posterior_draws import PosteriorDraws, locate
+from weighbridge.estimators.posterior_draws import PosteriorDraws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.reweighting.heavy_tails import inflation
 from weighbridge.models.model import Model, draw_positions, unravel_positions
+from weighbridge.models.named_draws import locate
 from weighbridge.results.evidence_result import Evidence
 
 # Draws from a prior that show whether another prior has the same support.
@@ -163,7 +164,7 @@ def mean_ratio(log_ratio: np.ndarray, draws: PosteriorDraws, num_blocks: int = 1
         error = float(np.std(relative, ddof=1)) / math.sqrt(size)
     else:
         parts = np.exp(draws.log_weights) * (relative - 1.0)
-        error = _block_error(parts.reshape(-1), num_blocks)
+        error = block_error(parts.reshape(-1), num_blocks)
     error *= inflation(shape, flat.size)
     return MeanRatio(log_mean, error, shape, float(1 / np.sum(np.exp(2 * flat))), flat)
 
@@ -185,7 +186,7 @@ def log_slopes(model: Model, positions: np.ndarray) -> np.ndarray:
     return np.asarray(_log_slopes(model, own(positions)))
 
 
-def _block_error(parts: np.ndarray, blocks: int) -> float:
+def block_error(parts: np.ndarray, blocks: int) -> float:
     """Standard error of a sum of terms of mean zero: from blocks, or from independent terms."""
     if blocks < LEAST_BLOCKS:
         return float(np.sqrt(np.sum(parts**2)))

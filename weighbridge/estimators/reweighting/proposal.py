@@ -14,10 +14,10 @@ from weighbridge.core.compilation import jit, own
 from weighbridge.core.errors import MethodError, ModelError
 from weighbridge.core.random import random_key
 from weighbridge.core.types import Array
-from weighbridge.estimators.posterior_draws import locate
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.estimators.reweighting.log_ratio import log_slopes
 from weighbridge.models.model import Model, draw_positions, unravel_positions
+from weighbridge.models.named_draws import locate
 
 
 @runtime_checkable

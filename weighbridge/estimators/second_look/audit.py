@@ -31,8 +31,9 @@ from weighbridge.estimators.annealing.loop import Annealed, PathSeed, anneal
 from weighbridge.estimators.annealing.moves.adaptive import Adaptive
 from weighbridge.estimators.annealing.moves.walks import needs_gradient
 from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.annealing.reweighting import Settings
-from weighbridge.estimators.bridging.gaussians import Gaussian, log_densities, log_normal
+from weighbridge.estimators.annealing.path_density import log_densities
+from weighbridge.estimators.annealing.reweighting import Settings, final_moments
+from weighbridge.estimators.bridging.gaussians import Gaussian, log_normal
 from weighbridge.estimators.clusters import POINTS_FOR_EACH, find_clusters
 from weighbridge.estimators.second_look.joining import Combine, Joined, Mode, join
 
@@ -161,11 +162,12 @@ def audit(
     if roam:
         roamed = on(DRIFT_STAGE, cloud, mover.roaming(path.model.dimension), 0.0, np.ones(1))
         cloud, before = roamed.cloud, np.asarray(roamed.steps[0].mean)
-    # The first step of the quench gives the mean log-likelihood after the further moves.
-    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH if quench else QUENCH[:1])
-    drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
     if not quench:
+        drift = None if before is None else final_moments(path, cloud)[0] - before
         return Audit(drift, *_nothing(path.model.dimension))
+    # The first step of the quench gives the mean log-likelihood after the further moves.
+    fallen = on(QUENCH_STAGE, cloud, mover.falling(), 2.0, QUENCH)
+    drift = None if before is None else np.asarray(fallen.steps[0].mean) - before
     # In one labelling, because one Gaussian cannot fit all labellings.
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
     whole, groups = _samples(loop.seed, density or path, cloud, cell, needs_gradient(mover))

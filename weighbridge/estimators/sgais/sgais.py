@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from weighbridge.core.checks import require_counts, require_fraction, require_particles
@@ -11,7 +12,8 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.thresholds import MAX_STREAMED_SPREAD
 from weighbridge.core.types import Kernel
 from weighbridge.estimators.annealing.loop import COUNTS
-from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.protocols import AtOnce, SequentialMethod
+from weighbridge.estimators.sgais.at_once import evidence_at_once, suits
 from weighbridge.estimators.sgais.preparation import EXACT_ROWS
 from weighbridge.estimators.sgais.published import PublishedSGAIS
 from weighbridge.estimators.sgais.run import SGAISRun
@@ -45,6 +47,11 @@ class SGAIS(SequentialMethod):
     At the end, and at every request for a result, a two-sided bridge to a Gaussian gives a second
     estimate of log Z, without the errors of the path. It is the answer if Pareto k-hat is below
     0.5 in both directions, unless the path is clearly higher; ``diagnostics`` has both.
+
+    From 301 to 1,000 parameters a path takes long, and its particles are too few for a bridge. With
+    all rows in memory, ``wb.evidence`` and ``wb.compare`` then try importance sampling first, with
+    a Gaussian around the mode that climbs from prior draws find (``answer`` is "mode"). If a climb
+    ends elsewhere, or if k-hat is not below 0.5, the rows are taken in chunks as ever.
 
     Args:
         num_islands: independent populations; their spread is the error bar.
@@ -160,6 +167,10 @@ class SGAIS(SequentialMethod):
     def shuffles(self) -> bool | None:
         """Whether rows in memory are shuffled; None: only if their order is not random."""
         return False if self.half_life is not None else self.shuffle
+
+    def at_once(self, model: Model) -> AtOnce | None:
+        """For 301 to 1,000 parameters and default chunks: importance sampling around the mode."""
+        return partial(evidence_at_once, self, model) if suits(self, model) else None
 
     def start(self, model: Model, *, seed: int = 0, first_island: int = 0) -> SGAISRun:
         """Begin a run; ``absorb`` then takes chunks."""

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from weighbridge.core.islands import combine_islands
-from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
-from weighbridge.estimators.annealing.path import Path, evaluate_chunk
-from weighbridge.estimators.annealing.reweighting import moments
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.reweighting import final_moments
 from weighbridge.models.targets.host import HostLikelihood
 from weighbridge.results.trace import Trace
 
@@ -46,15 +45,6 @@ def trace_of(outcome: Annealed, path: Path, count: int) -> Trace:
         log_likelihood_mean=means,
         log_likelihood_variance=variances,
     )
-
-
-def final_moments(path: Path, cloud: Cloud) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of the log-likelihood over the particles of each island."""
-    if isinstance(path.chunk, HostLikelihood):
-        values = path.chunk.of_cloud(path.model, cloud.position)
-    else:
-        values = evaluate_chunk(path, cloud.position)
-    return moments(values, cloud.log_weight)
 
 
 def counts(outcome: Annealed) -> dict[str, int]:

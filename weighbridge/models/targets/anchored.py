@@ -61,14 +61,23 @@ class Sums(NamedTuple):
         return scaled
 
     @staticmethod
-    def zero(dimension: int) -> Sums:
-        """The sums over no rows."""
-        curvature = np.zeros((dimension, dimension)) if dimension <= FIRST_ORDER_ABOVE else None
+    def zero(dimension: int, *, curved: bool | None = None) -> Sums:
+        """The sums over no rows; by default with H up to ``FIRST_ORDER_ABOVE`` parameters."""
+        if curved is None:
+            curved = dimension <= FIRST_ORDER_ABOVE
+        curvature = np.zeros((dimension, dimension)) if curved else None
         return Sums(np.zeros(()), np.zeros(dimension), curvature)  # type: ignore[arg-type]
 
 
-def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) -> Sums:
-    """L, G and H of some rows at an anchor, in one pass over blocks."""
+def sums_at(
+    model: Model,
+    anchor: Array,
+    span: Span,
+    block: int = SPAN_BLOCK,
+    *,
+    curved: bool | None = None,
+) -> Sums:
+    """L, G and H of some rows at an anchor, in one pass over blocks; ``curved`` as in ``zero``."""
 
     def add(rows: Rows, carry: Sums) -> Sums:
         def total(position: Array) -> Array:
@@ -83,7 +92,7 @@ def sums_at(model: Model, anchor: Array, span: Span, block: int = SPAN_BLOCK) ->
         curvature, (value, gradient) = jax.jacfwd(slope, has_aux=True)(anchor)
         return carry.plus(Sums(value, gradient, curvature))
 
-    zero = jax.tree_util.tree_map(jnp.asarray, Sums.zero(model.dimension))
+    zero = jax.tree_util.tree_map(jnp.asarray, Sums.zero(model.dimension, curved=curved))
     sums: Sums = span.over_blocks(add, zero, block)
     return sums
 

@@ -137,7 +137,7 @@ class Contest:
     def absorb(self, rows: PyTree) -> dict[str, float]:
         """Absorb checked rows into every model; return the annealing steps of each model."""
         if self.detector is None:
-            return in_threads(partial(_absorb, rows=rows), self.sessions)
+            return in_threads(partial(_absorb, rows=rows), self.sessions, expected_work)
         steps = dict.fromkeys(self.sessions, 0.0)
         for chunk in rechunk([rows], self._chunk_sizes(self.detector)):
             for name, taken in self._absorb_tested(self.detector, chunk).items():
@@ -167,14 +167,16 @@ class Contest:
         judge = run.judge()._replace(counts_rows=counts_rows)
         change = detector.examine(judge, chunk, ones, self.rows_tested)
         if change is None:
-            steps = in_threads(partial(_take, chunk=chunk, first=None), self.sessions)
+            steps = in_threads(partial(_take, chunk=chunk, first=None), self.sessions, expected_work)
             detector.note(chunk, ones, steps[leader], None)
         else:
             anew = detector.settings.policy == "restart"
             first = change.row - change.chunk_start
             competitor = run.fork() if detector.settings.compete else None
             restart_at = first if anew else None
-            steps = in_threads(partial(_take, chunk=chunk, first=restart_at), self.sessions)
+            steps = in_threads(
+                partial(_take, chunk=chunk, first=restart_at), self.sessions, expected_work
+            )
             if competitor is not None:
                 competitor.restart(*split_weight(chunk, counts_rows), first)
                 parent = self.parents.get(leader, leader)
@@ -265,6 +267,11 @@ def _absorb(session: Session, rows: PyTree) -> float:
     for chunk in session.cut(rows):
         session.absorb(chunk)
     return annealing_steps(session.run) - before
+
+
+def expected_work(session: Session) -> tuple[float, int]:
+    """How long a session may take for its next rows: it has its past, or else its dimension."""
+    return session.elapsed, session.model.dimension
 
 
 def latest(session: Session) -> tuple[float, float]:

@@ -20,7 +20,11 @@ from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.weighing.online_comparison.catching_up import CatchUp, replay, take_kept
-from weighbridge.weighing.online_comparison.contest import Contest, latest
+from weighbridge.weighing.online_comparison.contest import (
+    Contest,
+    expected_work,
+    latest,
+)
 from weighbridge.weighing.online_comparison.given_models import (
     Methods,
     check_models,
@@ -72,8 +76,12 @@ class Entrants:
         self.methods = choose_methods(names, method)
         check_changes(changes)
         self.contest = Contest(seed, on_bad_row, quarantine, changes, self.leader)
-        for name, chosen in self.methods.items():
-            self.sessions[name] = self.contest.begin(models[name], chosen)
+
+        def begin(name: str) -> Session:
+            return self.contest.begin(models[name], self.methods[name])
+
+        # In threads, because every model compiles the program that draws from its prior.
+        self.sessions.update(in_threads(begin, dict(zip(names, names))))
         self.caught_up = {name: CatchUp("start", 0) for name in names}
 
     @property
@@ -117,7 +125,7 @@ class Entrants:
 
     def results(self) -> dict[str, Evidence]:
         """The evidence of each model; its error includes the sampling error of catching up."""
-        found = in_threads(Session.result, self.sessions)
+        found = in_threads(Session.result, self.sessions, expected_work)
         return {name: self._with_past(name, result) for name, result in found.items()}
 
     def _own_flags(self, name: str) -> tuple[Status, ...]:
