@@ -11,7 +11,7 @@ import weighbridge as wb
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.core.status import Status
 from weighbridge.estimators.proposals.mixture import Mixture
-from weighbridge.estimators.reweighting.history import History, evaluate_at
+from weighbridge.estimators.reweighting.history import ProposalHistory, evaluate_at
 from weighbridge.estimators.reweighting.proposal import NamedProposal
 from weighbridge.estimators.reweighting.weights import weigh
 
@@ -193,7 +193,7 @@ def test_the_choice_of_a_proposal_sees_a_mode_that_even_weights_hide():
     density = both.log_density
     numbers = np.random.default_rng(0)
     blind = Mixture.of(centre[0], np.eye(1))
-    history = History(evaluate_at(blind, blind.draw(numbers, 500), density))
+    history = ProposalHistory(evaluate_at(blind, blind.draw(numbers, 500), density))
     assert history.fits()[0] > -0.01
     wide = both.with_freedom(5.0).stretched(1.2)
     history.add(evaluate_at(wide, wide.draw(numbers, 500), density))

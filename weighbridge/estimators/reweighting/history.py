@@ -20,7 +20,7 @@ LogDensity = Callable[[np.ndarray], np.ndarray]
 ENOUGH = 0.1
 
 
-class Population(NamedTuple):
+class ProposalDraws(NamedTuple):
     """Draws of one proposal.
 
     Attributes:
@@ -42,7 +42,7 @@ class Population(NamedTuple):
         return effective < ENOUGH or pareto_khat(self.log_weight) > MAX_BRIDGE_PARETO_K
 
 
-def evaluate_at(proposal: Proposal, position: np.ndarray, log_density: LogDensity) -> Population:
+def evaluate_at(proposal: Proposal, position: np.ndarray, log_density: LogDensity) -> ProposalDraws:
     """Draws of a proposal with their weights; a draw outside the support (NaN) has none."""
     inside = np.isfinite(position).all(axis=1)
     position = np.where(inside[:, None], position, 0.0)
@@ -57,30 +57,30 @@ def evaluate_at(proposal: Proposal, position: np.ndarray, log_density: LogDensit
             f"{int((~np.isfinite(below)).sum()):,} values that are not finite."
         )
     log_weight = np.where(np.isfinite(height), height - np.where(inside, below, 0.0), -np.inf)
-    return Population(proposal, position, height, log_weight)
+    return ProposalDraws(proposal, position, height, log_weight)
 
 
-class History:
+class ProposalHistory:
     """The populations so far.
 
     Args:
         first: the first one.
     """
 
-    def __init__(self, first: Population) -> None:
-        self.populations: list[Population] = []
+    def __init__(self, first: ProposalDraws) -> None:
+        self.populations: list[ProposalDraws] = []
         # Log density of each proposal at the draws of each population.
         self._below: list[list[np.ndarray]] = []
         self.add(first)
 
-    def add(self, drawn: Population) -> None:
+    def add(self, drawn: ProposalDraws) -> None:
         """Add a population, whose proposal may know those before."""
         for row, earlier in zip(self._below, self.populations):
             row.append(earlier.proposal.log_density(drawn.position))
         self.populations.append(drawn)
         self._below.append([drawn.proposal.log_density(p.position) for p in self.populations])
 
-    def best(self) -> Population:
+    def best(self) -> ProposalDraws:
         """The population whose proposal fits best."""
         return self.populations[int(np.argmax(self.fits()))]
 

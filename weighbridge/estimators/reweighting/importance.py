@@ -20,11 +20,11 @@ from weighbridge.core.types import PyTree, Report
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.proposals.joint_density import BLOCK, JointDensity
 from weighbridge.estimators.protocols import BatchMethod
-from weighbridge.estimators.reweighting.history import LogDensity, Population, evaluate_at
-from weighbridge.estimators.reweighting.population import Settings, adapt
+from weighbridge.estimators.reweighting.history import LogDensity, ProposalDraws, evaluate_at
+from weighbridge.estimators.reweighting.population import AdaptationSettings, adapt
 from weighbridge.estimators.reweighting.proposal import Proposal, checked_draws
 from weighbridge.estimators.reweighting.starting import check_proposal, find_cell, find_start
-from weighbridge.estimators.reweighting.weights import Weighed, weigh
+from weighbridge.estimators.reweighting.weights import WeighedDraws, weigh
 from weighbridge.estimators.sequential import posterior
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
@@ -161,7 +161,7 @@ class Importance(BatchMethod):
             result = self._result(run, run.answer(run.search()))
         return replace(result, elapsed=time.perf_counter() - began)
 
-    def _result(self, run: _Run, final: Population) -> Evidence:
+    def _result(self, run: _Run, final: ProposalDraws) -> Evidence:
         ratios = final.log_weight.reshape(self.num_islands, self.num_draws)
         weighed = weigh(ratios).with_unseen(run.remarks.get("modes_unseen", 0.0))
         samples, _ = posterior(run.density.model, final.position, weighed.log_weights)
@@ -199,7 +199,7 @@ class _Run:
         self.seed, self.first_island = seed, first_island
         self.cell: Cell | None = None
         self.remarks: dict[str, Any] = {}
-        self.settings = Settings(
+        self.settings = AdaptationSettings(
             method.num_components, method.degrees, method.defensive, method.num_populations
         )
         self.steps: list[dict[str, float]] = []
@@ -231,10 +231,10 @@ class _Run:
             return start.proposal
         return adapt(first, self.log_density(), self.settings, *names, self._population_drawn)
 
-    def answer(self, proposal: Proposal) -> Population:
+    def answer(self, proposal: Proposal) -> ProposalDraws:
         """Fresh draws of every island."""
         method, dimension = self.method, self.density.model.dimension
-        pieces: list[Population] = []
+        pieces: list[ProposalDraws] = []
         together = max(1, BETWEEN_REPORTS // method.num_draws)
         for first in range(0, method.num_islands, together):
             islands = range(first, min(first + together, method.num_islands))
@@ -248,7 +248,7 @@ class _Run:
             drawn = np.concatenate([piece.log_weight for piece in pieces])
             self._tell(share, drawn, self.density.num_evaluations)
         leaves = zip(*(piece[1:] for piece in pieces))
-        final = Population(proposal, *(np.concatenate(leaf) for leaf in leaves))
+        final = ProposalDraws(proposal, *(np.concatenate(leaf) for leaf in leaves))
         if not np.isfinite(final.log_weight).any():
             raise _nowhere(len(final.log_weight))
         return final
@@ -271,7 +271,7 @@ class _Run:
     def _searched(self, share: float) -> None:
         self._tell(SEARCH * share, np.zeros(1), 0)
 
-    def _population_drawn(self, population: Population) -> None:
+    def _population_drawn(self, population: ProposalDraws) -> None:
         self.steps.append(_told(population.log_weight))
         self._share += (0.8 - self._share) / 4
         self._tell(self._share, population.log_weight, self.density.num_evaluations)
@@ -292,7 +292,7 @@ def _told(log_weight: np.ndarray) -> dict[str, float]:
     }
 
 
-def _diagnostics(weighed: Weighed, ratios: np.ndarray) -> dict[str, Any]:
+def _diagnostics(weighed: WeighedDraws, ratios: np.ndarray) -> dict[str, Any]:
     return {
         "island_log_evidence": weighed.islands,
         "log_ratios": ratios,

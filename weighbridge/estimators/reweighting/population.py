@@ -15,9 +15,9 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.types import Array
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.estimators.reweighting.history import (
-    History,
     LogDensity,
-    Population,
+    ProposalDraws,
+    ProposalHistory,
     evaluate_at,
 )
 from weighbridge.estimators.reweighting.proposal import Proposal
@@ -49,7 +49,7 @@ STEPS = 3
 LARGEST = 4
 
 
-class Settings(NamedTuple):
+class AdaptationSettings(NamedTuple):
     """How the mixture adapts.
 
     Attributes:
@@ -70,12 +70,12 @@ class Settings(NamedTuple):
 
 
 def adapt(
-    first: Population,
+    first: ProposalDraws,
     log_density: LogDensity,
-    settings: Settings,
+    settings: AdaptationSettings,
     seed: int,
     first_island: int,
-    tell: Callable[[Population], None],
+    tell: Callable[[ProposalDraws], None],
 ) -> Proposal:
     r"""The best of several mixtures, each fitted to draws of the one before it.
 
@@ -98,7 +98,7 @@ def adapt(
         first_island: another one gives other random numbers.
         tell: is told of every population.
     """
-    history = History(first)
+    history = ProposalHistory(first)
     count, dimension = first.position.shape
     numbers = random_numbers(seed, Stream.POPULATIONS, first_island)
     mixture = _widely(first, settings, numbers)
@@ -128,7 +128,9 @@ def adapt(
     return history.best().proposal
 
 
-def _widely(first: Population, settings: Settings, numbers: np.random.Generator) -> Fitted:
+def _widely(
+    first: ProposalDraws, settings: AdaptationSettings, numbers: np.random.Generator
+) -> Fitted:
     """The first mixture: the components of a proposal with displaced and stretched copies.
 
     A proposal that is not a mixture gives components on draws that are far from each other.

@@ -16,7 +16,7 @@ from weighbridge.estimators.laplace.modes import find_modes
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture, fit_clusters
-from weighbridge.estimators.reweighting.history import Population
+from weighbridge.estimators.reweighting.history import ProposalDraws
 from weighbridge.estimators.reweighting.population import widened
 from weighbridge.estimators.reweighting.proposal import PriorProposal, Proposal, given_proposal
 from weighbridge.models.exchangeable import find_reference, relabelled
@@ -94,7 +94,7 @@ def find_start(
     return Start(given_proposal(model, proposal), False, None, {})
 
 
-def find_cell(model: Model, first: Population) -> Cell | None:
+def find_cell(model: Model, first: ProposalDraws) -> Cell | None:
     """The labelling of the first draws with the largest weights; None if nothing is exchangeable.
 
     It is chosen before the draws of the answer: the integral over any one cell, times K!, is the

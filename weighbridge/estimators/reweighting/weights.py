@@ -19,7 +19,7 @@ from weighbridge.diagnostics.pareto import pareto_smooth
 from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
 
 
-class Weighed(NamedTuple):
+class WeighedDraws(NamedTuple):
     """What importance weights say.
 
     Attributes:
@@ -40,7 +40,7 @@ class Weighed(NamedTuple):
     log_weights: np.ndarray
     flags: tuple[Status, ...]
 
-    def with_unseen(self, unseen: float) -> Weighed:
+    def with_unseen(self, unseen: float) -> WeighedDraws:
         """The same, if there are probably modes that the search missed.
 
         Args:
@@ -53,7 +53,7 @@ class Weighed(NamedTuple):
         return self._replace(std_error=error, flags=(*flags, *self.flags))
 
 
-def weigh(log_ratio: np.ndarray) -> Weighed:
+def weigh(log_ratio: np.ndarray) -> WeighedDraws:
     r"""The evidence from log f / q at independent draws of q, islands x draws.
 
     .. math:: \hat Z = \frac1n \sum_i \frac{f(u_i)}{q(u_i)}, \qquad
@@ -88,7 +88,7 @@ def weigh(log_ratio: np.ndarray) -> Weighed:
         Status.ERROR_UNKNOWN: math.isnan(error),
     }
     flat = smooth.reshape(-1)
-    return Weighed(
+    return WeighedDraws(
         combined.log_evidence,
         error,
         shape,

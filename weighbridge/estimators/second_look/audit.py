@@ -89,7 +89,7 @@ class Audit(NamedTuple):
     std_error: float
     ess: float
     mode: Mode
-    groups: tuple[Importance, ...] = ()
+    groups: tuple[ModeSample, ...] = ()
 
     def is_drifting(self, path: Combined) -> bool:
         """Whether the particles drifted by more than the path's stated error."""
@@ -203,7 +203,7 @@ def drift_diagnostics(drifts: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"drift": mean, "island_drift": every}
 
 
-class Importance(NamedTuple):
+class ModeSample(NamedTuple):
     """An importance sample: log evidence, its error, effective draws, and the draws."""
 
     log_evidence: float
@@ -212,16 +212,16 @@ class Importance(NamedTuple):
     mode: Mode
 
 
-def _nothing(dimension: int) -> Importance:
+def _nothing(dimension: int) -> ModeSample:
     """An empty importance sample."""
     standard = np.zeros(dimension), np.empty((0, 0))  # no D x D matrix for nothing
     none = Mode(np.empty((0, dimension)), np.empty(0), standard)
-    return Importance(-math.inf, math.nan, 0.0, none)
+    return ModeSample(-math.inf, math.nan, 0.0, none)
 
 
 def _samples(
     seed: int, path: Path, cloud: Cloud, cell: Cell | None, differentiable: bool
-) -> tuple[Importance, tuple[Importance, ...]]:
+) -> tuple[ModeSample, tuple[ModeSample, ...]]:
     """Importance samples of the highest quenched particles: of all, and of their groups.
 
     One Gaussian for two modes, or for a mode and a few stragglers, has so few effective draws that
@@ -268,7 +268,7 @@ def _importance(
     differentiable: bool,
     highest: np.ndarray,
     numbers: np.random.Generator,
-) -> Importance:
+) -> ModeSample:
     """Importance sampling from a Gaussian fitted to particles at the highest power.
 
     While it fits badly, the Gaussian is fitted again, to its own weighted draws. The result uses
@@ -289,7 +289,7 @@ def _importance(
         return nothing
     mean, covariance = highest.mean(0), QUENCH[-1] * np.atleast_2d(np.cov(highest.T))
 
-    def sample(gaussian: Gaussian, *, heavy: bool) -> Importance:
+    def sample(gaussian: Gaussian, *, heavy: bool) -> ModeSample:
         centre, root = gaussian
         noise, log_proposal = _proposed(numbers, shape, root, heavy=heavy)
         draws = centre + noise @ root.T
@@ -307,7 +307,7 @@ def _importance(
         weight = np.exp(log_weight - top)
         ess = float(weight.sum() ** 2 / np.sum(weight**2))
         error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
-        return Importance(top + math.log(weight.mean()), error, ess, mode)
+        return ModeSample(top + math.log(weight.mean()), error, ess, mode)
 
     for _ in range(NUM_FITS):
         try:
