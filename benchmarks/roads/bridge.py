@@ -68,16 +68,16 @@ def factors() -> tuple[list[problems.Problem], float]:
     return found, math.sqrt(square)
 
 
-def by_importance(model: wb.Model, data: Any, num_draws: int = 400_000) -> tuple[float, float]:
-    """A long reference: importance sampling from a Student-t mixture fitted to other chains."""
+def by_importance(model: wb.Model, data: Any, num_draws: int = 1_000_000) -> tuple[float, float]:
+    """A long reference: importance sampling from a Student-t fitted to other chains."""
     from weighbridge.core.compilation import in_double_precision
     from weighbridge.diagnostics.pareto import pareto_khat
     from weighbridge.estimators.proposals.joint_density import JointDensity
-    from weighbridge.estimators.proposals.mixture import fit_clusters
+    from weighbridge.estimators.proposals.mixture import fit_one
 
     posterior = wb.sample(model, data, num_samples=5_000, seed=987, progress=False)
     flat = posterior.positions.reshape(-1, model.dimension)
-    proposal = fit_clusters(flat, 6.0)
+    proposal = fit_one(flat, 20.0)
     drawn = proposal.draw(np.random.default_rng(987), num_draws)
     with in_double_precision():
         log_ratio = JointDensity(model, data, None)(drawn) - proposal.log_density(drawn)

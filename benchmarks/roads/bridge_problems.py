@@ -171,11 +171,11 @@ def _turtles_by_quadrature(x: np.ndarray, sign: np.ndarray, clutch: np.ndarray) 
     return float(special.logsumexp(parts) + np.sum(np.log(steps)))
 
 
-VARIABLES, OBSERVATIONS = 6, 143
+VARIABLES, OBSERVATIONS = 9, 300
 
 
 def factors(num_factors: int) -> wb.Model:
-    """A factor model of six variables; the factors are integrated exactly.
+    """A factor model of nine variables; the factors are integrated exactly.
 
     Loadings below the diagonal ~ N(0, 1), on it half-normal; variances ~ InverseGamma(1.1, 0.055)
     (Lopes & West 2004, Statistica Sinica 14:41-67).
@@ -203,15 +203,8 @@ def factors(num_factors: int) -> wb.Model:
 def factor_data() -> dict[str, np.ndarray]:
     """Observations of three factors."""
     numbers = np.random.default_rng(143)
-    loadings = np.array(
-        [
-            [0.9, 0, 0],
-            [0.2, 0.8, 0],
-            [0.1, 0.3, 0.7],
-            [0.8, 0.1, 0.2],
-            [0.1, 0.7, 0.4],
-            [0.4, 0, 0.6],
-        ]
-    )
+    loadings = 0.2 * numbers.normal(size=(VARIABLES, 3))
+    loadings[np.arange(VARIABLES), np.arange(VARIABLES) % 3] += 0.9
+    loadings[np.triu_indices(3, 1)] = 0.0
     noise = math.sqrt(0.2) * numbers.normal(size=(OBSERVATIONS, VARIABLES))
     return {"y": numbers.normal(size=(OBSERVATIONS, 3)) @ loadings.T + noise}

@@ -47,15 +47,15 @@ def is_right(result, exact, bound=BOUND):
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_the_error_is_that_of_autocorrelated_draws(correlation):
     z, flagged = [], 0
-    for seed in range(30):
+    for seed in range(20):
         draws = rates(seed, correlation=correlation)
         result = wb.bridge(draws, RATES, ROW, proposal="normal", seed=seed)
         z.append((result.log_evidence - EXACT) / result.std_error)
         flagged += bool(result.flags)
-    # The standard deviation of 30 is known to 13 %, the mean to 0.18.
-    assert 0.55 < np.std(z) < 1.5
-    assert abs(np.mean(z)) < 0.75
-    assert flagged <= 3
+    # The standard deviation of 20 is known to 16 %, the mean to 0.22.
+    assert 0.4 < np.std(z) < 1.6
+    assert abs(np.mean(z)) < 0.9
+    assert flagged <= 2
 
 
 @pytest.mark.parametrize("proposal", ["normal", "student_t", "warp3", "mixture", "auto"])
@@ -73,7 +73,7 @@ def test_every_proposal_gives_the_same_answer(proposal):
 
 def test_warp3_is_more_accurate_than_normal_on_a_skewed_posterior():
     errors = {
-        kind: np.mean([wb.bridge(rates(s), RATES, ROW, proposal=kind).std_error for s in range(5)])
+        kind: np.mean([wb.bridge(rates(s), RATES, ROW, proposal=kind).std_error for s in range(3)])
         for kind in ("normal", "warp3")
     }
     assert errors["warp3"] < 0.9 * errors["normal"]

@@ -173,7 +173,7 @@ def _build(
     shape, dimension = groups.log_weights.shape, groups.positions.shape[-1]
     flat = groups.positions.reshape(GROUPS, -1, dimension)
     height = density(flat.reshape(-1, dimension)).reshape(GROUPS, -1)
-    # All draws are in the cell of their labelling by construction, whatever rounding says.
+    # A draw at the edge of the prior, which could not get the common labelling, is left out.
     usable = np.isfinite(height)
     at_draws = _log_ratios(density, fits, flat, np.where(usable, height, 0.0))
     at_draws = np.where(usable, at_draws, 0.0)
