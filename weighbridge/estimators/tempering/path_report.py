@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weighbridge.core.islands import combine_islands
-from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.moves.adaptive import AdaptiveInfo
 from weighbridge.estimators.annealing.path import Path
