@@ -117,9 +117,10 @@ def _invert(points: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
 def _passed(sums: np.ndarray, points: np.ndarray) -> np.ndarray:
     """For each point, how many of the growing sums of its island are not above it."""
     num = sums.shape[-1]
-    pairs = zip(sums.reshape(-1, num), points.reshape(-1, num))
-    found = [np.searchsorted(growing, at, side="right") for growing, at in pairs]
-    return np.stack(found).reshape(sums.shape)
+    found = np.empty((sums.size // num, num), int)
+    for own, growing, at in zip(found, sums.reshape(-1, num), points.reshape(-1, num)):
+        own[:] = growing.searchsorted(at, side="right")
+    return found.reshape(sums.shape)
 
 
 RESAMPLING: dict[str, Scheme] = {

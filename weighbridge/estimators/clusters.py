@@ -65,12 +65,15 @@ def covariance(points: np.ndarray) -> np.ndarray:
     count, dimension = points.shape
     away = points - points.mean(axis=0)
     found = away.T @ away / max(count - 1, 1)
-    diagonal = np.diag(found).copy()
-    floor = np.max(diagonal, initial=0.0)
+    diagonal = found.diagonal()
+    floor = diagonal.max(initial=0.0)
     diagonal = np.maximum(diagonal, 1e-24 * floor) if floor > 0 else np.ones(dimension)
     share = min(1.0, dimension / max(count, 1) / 4.0)
-    mixed = (1.0 - share) * found + share * np.diag(diagonal)
-    return np.asarray(mixed + RIDGE * np.diag(diagonal))
+    mixed = (1.0 - share) * found
+    of_mixed = mixed.reshape(-1)[:: dimension + 1]  # a view of its diagonal
+    of_mixed += share * diagonal
+    of_mixed += RIDGE * diagonal
+    return np.asarray(mixed)
 
 
 def _split(points: np.ndarray) -> np.ndarray | None:
@@ -80,22 +83,24 @@ def _split(points: np.ndarray) -> np.ndarray | None:
     if count < 2 * least:
         return None
     factor = np.linalg.cholesky(covariance(points))
-    white = np.linalg.solve(factor, (points - points.mean(axis=0)).T).T
+    away = points - points.mean(axis=0)
+    white = np.linalg.solve(factor, away.T).T
     # Two clusters make the distribution along the line between them flat: low kurtosis.
-    axes = np.linalg.eigh(np.cov(points.T).reshape(dimension, dimension))[1].T[::-1]
-    lines = np.concatenate([white.T, ((points - points.mean(axis=0)) @ axes[:3].T).T])
+    axes = np.linalg.eigh(away.T @ away / (count - 1))[1].T[::-1]
+    lines = np.concatenate([white.T, (away @ axes[:3].T).T])
     lines = lines - lines.mean(axis=1, keepdims=True)
     spread = lines.std(axis=1, keepdims=True)
-    lines = lines[spread[:, 0] > 0] / spread[spread[:, 0] > 0]
+    varies = spread[:, 0] > 0
+    lines = lines[varies] / spread[varies]
     if not len(lines):
         return None
-    line = lines[np.argmin(np.mean(lines**4, axis=1))]
+    line = lines[np.argmin(np.square(np.square(lines)).sum(axis=1))]
     first = line > 0
     for _ in range(LLOYD):
         if not least <= first.sum() <= count - least:
             return None
         centres = white[first].mean(axis=0), white[~first].mean(axis=0)
-        near, far = (np.sum((white - centre) ** 2, axis=1) for centre in centres)
+        near, far = (np.square(white - centre).sum(axis=1) for centre in centres)
         again = near < far
         if np.array_equal(again, first):
             break

@@ -126,7 +126,9 @@ def weigh(
     before, log_evidence = log_mean_exp(cloud.log_weight), log_mean_exp(log_weight)
     carried_ess = effective_sample_size(log_weight)
     is_low = carried_ess < settings.resample_below * log_weight.shape[1]
-    resampled, chosen = _resample(numbers, reweighted, is_low, settings.resampling, chain_length)
+    resampled, chosen = _resample(
+        numbers, reweighted, log_evidence, is_low, settings.resampling, chain_length
+    )
     alive = np.isfinite(cloud.log_weight)
     with np.errstate(invalid="ignore"):
         gained = log_evidence - before
@@ -180,11 +182,12 @@ def _reweight(
 def _resample(
     numbers: np.random.Generator,
     cloud: Cloud,
+    log_mean: np.ndarray,
     is_low: np.ndarray,
     resampling: str,
     chain_length: int,
 ) -> tuple[Cloud, np.ndarray]:
-    """Resample the islands whose ESS is too low; then all their weights become their mean.
+    """Resample the islands whose ESS is too low; then all their weights become ``log_mean``.
 
     With chains only one of ``chain_length`` particles is kept. Returns the cloud and the indices of
     its particles before.
@@ -193,8 +196,7 @@ def _resample(
     # Draw for all islands, so that the numbers of one do not depend on the ESS of another.
     drawn = require_resampling(resampling)(numbers, cloud.log_weight)
     chosen = np.where(is_low[:, None], drawn, np.arange(num_particles))
-    level = log_mean_exp(cloud.log_weight)[:, None]
-    log_weight = np.where(is_low[:, None], level, cloud.log_weight)
+    log_weight = np.where(is_low[:, None], log_mean[:, None], cloud.log_weight)
     if chain_length > 1:
         # Take every chain_length-th index from a random offset; a thinned systematic sample is
         # systematic.

@@ -12,7 +12,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.islands import Combined, combine_islands, combine_logs
 from weighbridge.estimators.annealing.loop import Annealed
 from weighbridge.estimators.annealing.path import Path
-from weighbridge.estimators.tempering.path_report import final_moments
+from weighbridge.estimators.annealing.reweighting import final_moments
 from weighbridge.estimators.tempering.tempering import Tempering
 
 

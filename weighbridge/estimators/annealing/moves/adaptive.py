@@ -37,7 +37,8 @@ class AdaptiveInfo(NamedTuple):
         acceptance: mean acceptance probability.
         step_size: in units of the particles' spread.
         num_moves: number of moves.
-        correlation: correlation of end and start of the moves; see ``remembered``.
+        correlation: correlation of end and start of the moves; see ``remembered``. NaN if the
+            number of moves is fixed.
         lingering: the part of it that decays with further moves; see ``memory``.
         divergent: share of divergent trajectories.
         unbounded: for each island, particles whose log density has become +inf.
@@ -204,18 +205,20 @@ class Adaptive(ABC):
             last: the tally after the moves.
             num_moves: number of moves.
         """
-        position, alive = cloud.position, np.isfinite(cloud.log_weight)
-        # The log density is one more coordinate.
-        before = _beside(position, log_density)
-        middle, after = _beside(*last.middle), _beside(last.state.position, last.state.log_density)
-        found = memory(before, middle, after, alive, num_moves)
-        correlation, lingering = (float(max(np.mean(m[:-1]), m[-1])) for m in found)
-        decay = math.log(min(max(lingering, 0.01), 0.99))
-        needed = math.ceil(num_moves * math.log(self.decorrelated) / decay)
-        most = int(self.most_moves(position.shape[-1]))
-        # At least two moves if correlation is left: one move cannot show how it decays.
-        least = 2 if correlation > self.decorrelated else 1
-        needed = min(max(needed, min(least, most)), most)
+        alive = np.isfinite(cloud.log_weight)
+        most = int(self.most_moves(cloud.position.shape[-1]))
+        correlation, lingering, needed = math.nan, math.nan, most
+        if self.decorrelated > 0:
+            # The log density is one more coordinate.
+            before, middle = _beside(cloud.position, log_density), _beside(*last.middle)
+            after = _beside(last.state.position, last.state.log_density)
+            found = memory(before, middle, after, alive, num_moves)
+            correlation, lingering = (float(max(np.mean(m[:-1]), m[-1])) for m in found)
+            decay = math.log(min(max(lingering, 0.01), 0.99))
+            needed = math.ceil(num_moves * math.log(self.decorrelated) / decay)
+            # At least two moves if correlation is left: one move cannot show how it decays.
+            least = 2 if correlation > self.decorrelated else 1
+            needed = min(max(needed, min(least, most)), most)
         step_size = np.asarray(last.step_size)
         info = AdaptiveInfo(
             acceptance=float(last.acceptance) / num_moves,
@@ -224,7 +227,7 @@ class Adaptive(ABC):
             correlation=correlation,
             lingering=lingering,
             divergent=float(last.divergent) / num_moves,
-            unbounded=np.sum(alive & (after[..., -1] == np.inf), axis=1),
+            unbounded=np.sum(alive & (np.asarray(last.state.log_density) == np.inf), axis=1),
         )
         return info, self.tuned(step_size, np.asarray(needed))
 

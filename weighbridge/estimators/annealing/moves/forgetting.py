@@ -17,7 +17,8 @@ def remembered(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.n
     weight = 1.0 / max(np.sum(alive), 1)
 
     def deviations(values: np.ndarray) -> np.ndarray:
-        used = np.where(np.isfinite(values[alive]), values[alive], 0.0)
+        used = values[alive]
+        used = np.where(np.isfinite(used), used, 0.0)
         return centred(used, weight * used.sum(axis=0))
 
     first = deviations(start)

@@ -191,7 +191,7 @@ class AdaptiveHMC(Adaptive):
         target_acceptance: acceptance to which the step size is tuned.
         max_moves: largest number of moves.
         decorrelated: correlation to reach, of the part that decays; a smaller value means more
-            moves.
+            moves. 0: always ``max_moves``, and the correlation is not measured.
         max_leapfrog: largest number of steps of a trajectory. If the step must be very small, as
             between separate modes, longer trajectories cost more than they gain.
         spread: the step size of each particle is multiplied by a random factor between e^-spread
@@ -282,7 +282,7 @@ class AdaptiveHMC(Adaptive):
     def falling(self) -> AdaptiveHMC:
         """A few short moves, for quenching: particles need not decorrelate."""
         moves, leapfrog = FALLING_MOVES, FALLING_LEAPFROG
-        # A tiny ``decorrelated`` keeps the number of moves at its maximum at every power.
+        # Always as many moves: how far they decorrelate is not measured.
         return replace(
-            self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog, decorrelated=1e-9
+            self, num_moves=moves, max_moves=moves, max_leapfrog=leapfrog, decorrelated=0.0
         )
