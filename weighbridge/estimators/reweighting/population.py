@@ -20,7 +20,7 @@ from weighbridge.estimators.reweighting.history import (
     ProposalHistory,
     evaluate_at,
 )
-from weighbridge.estimators.reweighting.proposal import Proposal
+from weighbridge.estimators.reweighting.proposal import ProposalDensity
 from weighbridge.sampling.kernels.parts.mixture import (
     DEFENSIVE_DEGREES,
     FittedMixture,
@@ -76,7 +76,7 @@ def adapt(
     seed: int,
     first_island: int,
     tell: Callable[[ProposalDraws], None],
-) -> Proposal:
+) -> ProposalDensity:
     r"""The best of several mixtures, each fitted to draws of the one before it.
 
     The first mixture has the components of the first proposal and others, displaced and stretched

@@ -167,7 +167,9 @@ class Contest:
         judge = run.judge()._replace(counts_rows=counts_rows)
         change = detector.examine(judge, chunk, ones, self.rows_tested)
         if change is None:
-            steps = in_threads(partial(_take, chunk=chunk, first=None), self.sessions, expected_work)
+            steps = in_threads(
+                partial(_take, chunk=chunk, first=None), self.sessions, expected_work
+            )
             detector.note(chunk, ones, steps[leader], None)
         else:
             anew = detector.settings.policy == "restart"
