@@ -22,7 +22,7 @@ from tests.helpers.two_modes import (
 from weighbridge.models.targets.density import Target
 from weighbridge.models.targets.total import Total
 from weighbridge.sampling.kernels.parts.mixture import (
-    Mixture,
+    FittedMixture,
     draw_from,
     fitted,
     log_components,
@@ -94,7 +94,7 @@ def example_mixture():
     rng = np.random.default_rng(3)
     roots = np.tril(rng.normal(size=(3, 2, 2))) + 2 * np.eye(2)
     share = np.array([0.2, 0.5, 0.3])
-    return Mixture(jnp.log(share), jnp.asarray(rng.normal(size=(3, 2))), jnp.asarray(roots))
+    return FittedMixture(jnp.log(share), jnp.asarray(rng.normal(size=(3, 2))), jnp.asarray(roots))
 
 
 @pytest.mark.parametrize("degrees", [None, 5])

@@ -143,24 +143,6 @@ def test_a_likelihood_on_the_host(gaussian):
         check(host, None, exact, wb.Importance(proposal, **SMALL), seeds=2)
 
 
-def test_exchangeable_components_need_one_labelling_only():
-    data = wb.zoo.mixture.simulate(40, num_components=2, num_features=1, seed=1)
-    model = wb.zoo.mixture.model(2, 1)
-    plain = wb.Model(model._entries, model.log_likelihood)
-    one, both = (
-        wb.evidence(m, data, wb.Importance(), seed=2, progress=False) for m in (model, plain)
-    )
-    assert model.exchangeable
-    assert abs(one.log_evidence - both.log_evidence) < 5 * math.hypot(one.std_error, both.std_error)
-    assert one.std_error < 0.1
-    # From draws with either labelling, and from a proposal for one labelling.
-    draws = both.resample(400)
-    again = wb.evidence(model, data, wb.Importance(draws), seed=3, progress=False)
-    assert abs(again.log_evidence - one.log_evidence) < 5 * math.hypot(
-        again.std_error, one.std_error
-    )
-
-
 def test_rounds_are_weighed_together(gaussian):
     model, data, exact = gaussian
     method = wb.Importance(**SMALL)

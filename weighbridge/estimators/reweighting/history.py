@@ -12,7 +12,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.resampling import effective_sample_size
 from weighbridge.core.thresholds import MAX_BRIDGE_PARETO_K
 from weighbridge.diagnostics.pareto import pareto_khat
-from weighbridge.estimators.reweighting.proposal import Proposal
+from weighbridge.estimators.reweighting.proposal import ProposalDensity
 
 # The unnormalised log density at positions, in the cell of one labelling if there are several.
 LogDensity = Callable[[np.ndarray], np.ndarray]
@@ -30,7 +30,7 @@ class ProposalDraws(NamedTuple):
         log_weight: log density less that of the proposal.
     """
 
-    proposal: Proposal
+    proposal: ProposalDensity
     position: np.ndarray
     log_density: np.ndarray
     log_weight: np.ndarray
@@ -42,7 +42,9 @@ class ProposalDraws(NamedTuple):
         return effective < ENOUGH or pareto_khat(self.log_weight) > MAX_BRIDGE_PARETO_K
 
 
-def evaluate_at(proposal: Proposal, position: np.ndarray, log_density: LogDensity) -> ProposalDraws:
+def evaluate_at(
+    proposal: ProposalDensity, position: np.ndarray, log_density: LogDensity
+) -> ProposalDraws:
     """Draws of a proposal with their weights; a draw outside the support (NaN) has none."""
     inside = np.isfinite(position).all(axis=1)
     position = np.where(inside[:, None], position, 0.0)

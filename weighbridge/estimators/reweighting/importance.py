@@ -22,7 +22,7 @@ from weighbridge.estimators.proposals.joint_density import BLOCK, JointDensity
 from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.estimators.reweighting.history import LogDensity, ProposalDraws, evaluate_at
 from weighbridge.estimators.reweighting.population import AdaptationSettings, adapt
-from weighbridge.estimators.reweighting.proposal import Proposal, checked_draws
+from weighbridge.estimators.reweighting.proposal import ProposalDensity, checked_draws
 from weighbridge.estimators.reweighting.starting import check_proposal, find_cell, find_start
 from weighbridge.estimators.reweighting.weights import WeighedDraws, weigh
 from weighbridge.estimators.sequential import posterior
@@ -205,7 +205,7 @@ class _Run:
         self.steps: list[dict[str, float]] = []
         self._share = SEARCH
 
-    def search(self) -> Proposal:
+    def search(self) -> ProposalDensity:
         """The proposal of the answer."""
         method, model = self.method, self.density.model
         shape = (float(method.degrees), float(method.defensive))
@@ -231,7 +231,7 @@ class _Run:
             return start.proposal
         return adapt(first, self.log_density(), self.settings, *names, self._population_drawn)
 
-    def answer(self, proposal: Proposal) -> ProposalDraws:
+    def answer(self, proposal: ProposalDensity) -> ProposalDraws:
         """Fresh draws of every island."""
         method, dimension = self.method, self.density.model.dimension
         pieces: list[ProposalDraws] = []

@@ -20,15 +20,15 @@ from weighbridge.estimators.reweighting.history import (
     ProposalHistory,
     evaluate_at,
 )
-from weighbridge.estimators.reweighting.proposal import Proposal
+from weighbridge.estimators.reweighting.proposal import ProposalDensity
 from weighbridge.sampling.kernels.parts.mixture import (
     DEFENSIVE_DEGREES,
+    FittedMixture,
     Statistics,
     fitted,
     spread_over,
     statistics_of,
 )
-from weighbridge.sampling.kernels.parts.mixture import Mixture as Fitted
 
 # If this share of the draws is effective, another population is not worth its evaluations.
 EVEN = 0.5
@@ -76,7 +76,7 @@ def adapt(
     seed: int,
     first_island: int,
     tell: Callable[[ProposalDraws], None],
-) -> Proposal:
+) -> ProposalDensity:
     r"""The best of several mixtures, each fitted to draws of the one before it.
 
     The first mixture has the components of the first proposal and others, displaced and stretched
@@ -130,7 +130,7 @@ def adapt(
 
 def _widely(
     first: ProposalDraws, settings: AdaptationSettings, numbers: np.random.Generator
-) -> Fitted:
+) -> FittedMixture:
     """The first mixture: the components of a proposal with displaced and stretched copies.
 
     A proposal that is not a mixture gives components on draws that are far from each other.
@@ -139,7 +139,7 @@ def _widely(
         used = first.position[np.isfinite(first.log_density)]
         used = np.resize(used, first.position.shape)  # one shape: nothing new to compile
         kept = np.float64(settings.defensive)
-        return Fitted(*_host(_spread(used, settings.num_components, kept)))
+        return FittedMixture(*_host(_spread(used, settings.num_components, kept)))
     own = first.proposal
     # The wide component is the last one; a user's mixture may have none, so it gets one.
     known, wide = own, widened(own)
@@ -165,7 +165,7 @@ def _widely(
         log_share = np.log(np.append(share, settings.defensive))
     leaves: list[Any] = [log_share]
     leaves += [np.concatenate([mean, wide.mean]), np.concatenate([root, wide.root])]
-    return Fitted(*leaves)
+    return FittedMixture(*leaves)
 
 
 def widened(mixture: Mixture) -> Mixture:
@@ -183,7 +183,7 @@ def widened(mixture: Mixture) -> Mixture:
     return Mixture.of(centre, WIDER * np.linalg.cholesky(spread), float(DEFENSIVE_DEGREES))
 
 
-def _proposal(mixture: Fitted, degrees: int) -> Mixture:
+def _proposal(mixture: FittedMixture, degrees: int) -> Mixture:
     share = np.exp(np.asarray(mixture.log_weight))
     freedom = np.full(len(share), float(degrees))
     freedom[-1] = DEFENSIVE_DEGREES
@@ -204,12 +204,12 @@ def _host(tree: Any) -> Any:
 def _fit(
     position: Array,
     log_weight: Array,
-    mixture: Fitted,
+    mixture: FittedMixture,
     statistics: Statistics,
     gain: Array,
     defensive: Array,
     degrees: int,
-) -> tuple[Fitted, Statistics]:
+) -> tuple[FittedMixture, Statistics]:
     found = statistics_of(position, log_weight, mixture, degrees)
     mean = jax.tree_util.tree_map(lambda old, new: old + gain * (new - old), statistics, found)
     learnt = fitted(mean, position.shape[0] / gain, mixture, defensive)

@@ -21,7 +21,7 @@ from weighbridge.models.named_draws import locate
 
 
 @runtime_checkable
-class Proposal(Protocol):
+class ProposalDensity(Protocol):
     """A normalised density on unconstrained vectors from which one can draw."""
 
     def draw(self, numbers: np.random.Generator, count: int) -> np.ndarray:
@@ -121,7 +121,7 @@ class VectorProposal:
         return np.asarray(self.given.log_prob(jnp.asarray(points)), float)
 
 
-def given_proposal(model: Model, given: Any) -> Proposal:
+def given_proposal(model: Model, given: Any) -> ProposalDensity:
     """A user's proposal for this model, or an error that lists what is possible.
 
     >>> from weighbridge.core.compilation import in_double_precision
@@ -142,7 +142,7 @@ def given_proposal(model: Model, given: Any) -> Proposal:
         return NamedProposal(model, given)
     if isinstance(given, dist.Distribution):
         return VectorProposal(model, given)
-    if isinstance(given, Proposal) and not isinstance(given, type):
+    if isinstance(given, ProposalDensity) and not isinstance(given, type):
         return given
     raise MethodError(
         'proposal must be "laplace" or "prior"; posterior draws (a wb.Posterior, a wb.Evidence or '
@@ -153,7 +153,7 @@ def given_proposal(model: Model, given: Any) -> Proposal:
 
 
 def checked_draws(
-    proposal: Proposal, numbers: np.random.Generator, count: int, dimension: int
+    proposal: ProposalDensity, numbers: np.random.Generator, count: int, dimension: int
 ) -> np.ndarray:
     """Draws of a proposal, with a check of their shape."""
     found = np.array(proposal.draw(numbers, count), float)

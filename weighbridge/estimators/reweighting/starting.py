@@ -18,7 +18,11 @@ from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture, fit_clusters
 from weighbridge.estimators.reweighting.history import ProposalDraws
 from weighbridge.estimators.reweighting.population import widened
-from weighbridge.estimators.reweighting.proposal import PriorProposal, Proposal, given_proposal
+from weighbridge.estimators.reweighting.proposal import (
+    PriorProposal,
+    ProposalDensity,
+    given_proposal,
+)
 from weighbridge.models.exchangeable import find_reference, relabelled
 from weighbridge.models.model import Model
 from weighbridge.results.evidence_result import Evidence
@@ -43,7 +47,7 @@ class Start(NamedTuple):
         remarks: diagnostics about it.
     """
 
-    proposal: Proposal
+    proposal: ProposalDensity
     adapts: bool
     cell: Cell | None
     remarks: dict[str, Any]

@@ -17,7 +17,7 @@ from weighbridge.core.resampling import effective_sample_size, log_mean_exp, rel
 from weighbridge.core.types import Array, Kernel, LogDensity
 from weighbridge.sampling.kernels.parts.accept import metropolis_accept, select
 from weighbridge.sampling.kernels.parts.mixture import (
-    Mixture,
+    FittedMixture,
     Statistics,
     draw_from,
     fitted,
@@ -34,7 +34,7 @@ class PopulationState(NamedTuple):
     position: Array
     log_density: Array
     log_evidence: Array
-    mixture: Mixture
+    mixture: FittedMixture
     statistics: Statistics
     num_steps: Array
 

@@ -23,7 +23,7 @@ BISECTIONS = 30
 TINY = 1e-300
 
 
-class Mixture(NamedTuple):
+class FittedMixture(NamedTuple):
     """Components of the proposal; the last one is fixed.
 
     Attributes:
@@ -53,7 +53,7 @@ class Statistics(NamedTuple):
     second: Array
 
 
-def spread_over(position: Array, num_components: int, defensive: float | Array) -> Mixture:
+def spread_over(position: Array, num_components: int, defensive: float | Array) -> FittedMixture:
     """Components on points that are far from each other, and a fixed one over all points."""
     root = _root(jnp.atleast_2d(jnp.cov(position.T)))
     standard = solve_triangular(root, (position - position.mean(0)).T, lower=True).T
@@ -70,7 +70,7 @@ def spread_over(position: Array, num_components: int, defensive: float | Array) 
     narrow = num_components ** (-1 / position.shape[1]) * root
     roots = jnp.concatenate([jnp.broadcast_to(narrow, (num_components, *root.shape)), root[None]])
     equal = jnp.full(num_components, 1 / num_components, position.dtype)
-    return Mixture(_log_shares(equal, defensive), mean, roots)
+    return FittedMixture(_log_shares(equal, defensive), mean, roots)
 
 
 def num_squares(degrees: int | None) -> int:
@@ -78,7 +78,7 @@ def num_squares(degrees: int | None) -> int:
     return max(degrees or 0, DEFENSIVE_DEGREES)
 
 
-def draw_from(mixture: Mixture, normal: Array, uniform: Array, degrees: int | None) -> Array:
+def draw_from(mixture: FittedMixture, normal: Array, uniform: Array, degrees: int | None) -> Array:
     """Positions drawn from the mixture, with normal numbers and one uniform number for each."""
     dimension = mixture.mean.shape[1]
     cumulative = jnp.cumsum(jnp.exp(mixture.log_weight))
@@ -92,7 +92,9 @@ def draw_from(mixture: Mixture, normal: Array, uniform: Array, degrees: int | No
     return mixture.mean[index] + length[:, None] * turned
 
 
-def log_components(position: Array, mixture: Mixture, degrees: int | None) -> tuple[Array, Array]:
+def log_components(
+    position: Array, mixture: FittedMixture, degrees: int | None
+) -> tuple[Array, Array]:
     """Log of weight times density of each component, and squared distances from it."""
     dimension = position.shape[1]
 
@@ -113,7 +115,7 @@ def log_components(position: Array, mixture: Mixture, degrees: int | None) -> tu
 
 
 def statistics_of(
-    position: Array, log_weight: Array, mixture: Mixture, degrees: int | None
+    position: Array, log_weight: Array, mixture: FittedMixture, degrees: int | None
 ) -> Statistics:
     """Weighted sums over draws from the mixture, with flattened weights."""
     num, dimension = position.shape
@@ -130,8 +132,8 @@ def statistics_of(
 
 
 def fitted(
-    found: Statistics, num_draws: Array | float, old: Mixture, defensive: float | Array
-) -> Mixture:
+    found: Statistics, num_draws: Array | float, old: FittedMixture, defensive: float | Array
+) -> FittedMixture:
     """The mixture of maximum likelihood, given weighted sums over this many draws."""
     num_components, dimension = found.first.shape
     share = jnp.maximum(found.share, TINY)
@@ -145,7 +147,7 @@ def fitted(
     # A component without draws keeps its mean, with a small positive weight.
     alive = (found.share > 1e-12)[:, None]
     part = jnp.maximum(share / jnp.sum(share), 0.01 / num_components)
-    return Mixture(
+    return FittedMixture(
         _log_shares(part / jnp.sum(part), defensive),
         old.mean.at[:-1].set(jnp.where(alive, old.mean[-1] + mean, old.mean[:-1])),
         old.root.at[:-1].set(jax.vmap(_root)(spread)),
