@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -32,6 +33,19 @@ def _log_bernoulli(p, row):
 def _log_of_square(p, row):
     return dist.Normal((row["x"] @ p["w"]) ** 2, 0.3).log_prob(row["y"])
 
+
+@jax.custom_vjp
+def _twice(value):
+    return 2.0 * value
+
+
+@jax.custom_vjp
+def _square(value):
+    return -(value**2)
+
+
+_twice.defvjp(lambda value: (2.0 * value, None), lambda _, slope: (2.0 * slope,))
+_square.defvjp(lambda value: (-(value**2), value), lambda value, slope: (-_twice(value) * slope,))
 
 LOGISTIC = wb.Model(NORMAL, _log_bernoulli)
 TWO_MODES = wb.Model(NORMAL, _log_of_square)
@@ -190,8 +204,12 @@ def test_a_round_by_the_path_among_others_says_so():
         ({"w": dist.StudentT(2.0, 0.0, 1.0)}, lambda p, row: -1e-3 * (row["y"] - p["w"]) ** 2),
         # Undefined for half of the prior.
         (NORMAL, lambda p, row: jnp.log(p["w"][0]) - p["w"][1] ** 2),
+        # Infinite on the way up.
+        (NORMAL, lambda p, row: jnp.where(p["w"][0] > 4.0, jnp.inf, p["w"][0])),
+        # It can be differentiated once only.
+        (NORMAL, lambda p, row: _square(p["w"][0])),
     ],
-    ids=["flat", "no top", "heavy tails", "undefined"],
+    ids=["flat", "no top", "heavy tails", "undefined", "infinite", "no second derivative"],
 )
 def test_where_a_gaussian_does_not_fit_there_is_no_answer(prior, log_likelihood):
     assert _at_once(wb.Model(prior, log_likelihood), {"y": np.zeros(8)}) is None

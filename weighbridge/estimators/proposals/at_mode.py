@@ -22,7 +22,8 @@ from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.estimators.proposals.mixture import Mixture
 from weighbridge.models.model import Model
 from weighbridge.models.targets.anchored import sums_at
-from weighbridge.models.targets.span import Span
+from weighbridge.models.targets.span import SPAN_BLOCK, Span
+from weighbridge.models.targets.unbounded import UnboundedError
 
 # Climbs, each from a draw from the prior of its own; draws with these numbers are used here only.
 NUM_CLIMBS = 32
@@ -62,8 +63,8 @@ def gaussian_at_mode(path: Path, seed: int, first_island: int) -> Mixture | None
 
     Returns:
         The Gaussian. None if a climb does not end at this mode, since there may be others; if the
-        density is not finite on the way; if it is not curved in all directions; or if the rows say
-        nothing about the parameters.
+        density is not finite on the way; if it has no second derivatives, or is not curved in all
+        directions; or if the rows say nothing about the parameters.
 
     >>> import numpyro.distributions as dist
     >>> from weighbridge.core.compilation import in_double_precision
@@ -82,19 +83,37 @@ def gaussian_at_mode(path: Path, seed: int, first_island: int) -> Mixture | None
     # Copied to the device once: L-BFGS calls the program many times.
     rows = jax.tree_util.tree_map(jnp.asarray, path.chunk.rows)
     path = replace(path, chunk=replace(path.chunk, rows=rows))
+    if not _has_hessian(path):
+        return None
     start = draw_cloud(path.model, random_key(seed), np.array([FIRST_CLIMB + first_island]),
                        NUM_CLIMBS).position[0]  # fmt: skip
-    ends = _climbed(path, start)
-    if ends is None:
+    numbers = random_numbers(seed, Stream.MODE_DRAWS, first_island)
+    try:
+        return _found(path, start, numbers)
+    except UnboundedError:  # the density is infinite where no particle of a path may ever come
         return None
-    top = _top(path, ends)
-    if top is None:
+
+
+def _found(path: Path, start: np.ndarray, numbers: np.random.Generator) -> Mixture | None:
+    """The Gaussian, if all climbs from the start end at one mode."""
+    ends = _climbed(path, start)
+    top = None if ends is None else _top(path, ends)
+    if ends is None or top is None:
         return None
     mode, factor = top
     if not _all_at(path, ends, mode, factor):
         return None
     root = np.linalg.cholesky(cho_solve(factor, np.eye(len(mode))))
-    return _fitted(path, mode, root, random_numbers(seed, Stream.MODE_DRAWS, first_island))
+    return _fitted(path, mode, root, numbers)
+
+
+def _has_hessian(path: Path) -> bool:
+    """Whether the density has second derivatives; one with a gradient of its own may have none."""
+    try:
+        _exact.shape(path.model, np.zeros(path.model.dimension), path.chunk, SPAN_BLOCK)
+    except Exception:
+        return False
+    return True
 
 
 def _fitted(
