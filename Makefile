@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-for-the-demo
 PEERS := .venv-peers
 ARVIZ0 := .venv-arviz0
 
-.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather bench-nested calibrate clean
+.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather bench-nested bench-roads calibrate clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/weighbridge demo
@@ -76,6 +76,15 @@ bench-nested: $(STAMP) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.nested.documents
 	$(BIN)/python -m benchmarks.nested.documents --agreement
 	$(BIN)/python -m benchmarks.nested.peers
+
+# Bridges, Laplace, importance sampling and ratios: an afternoon; "--merge" goes on where it stopped.
+bench-roads: $(STAMP)
+	$(BIN)/python -m benchmarks.roads.bridge --merge
+	$(BIN)/python -m benchmarks.roads.laplace --merge
+	$(BIN)/python -m benchmarks.roads.importance --merge
+	$(BIN)/python -m benchmarks.roads.ratios --merge
+	$(BIN)/python -m benchmarks.roads.documents
+	$(BIN)/python -m benchmarks.roads.occam
 
 calibrate: $(STAMP)
 	$(BIN)/python -m benchmarks.accuracy.calibrate
