@@ -123,7 +123,7 @@ def rows(known: dict[str, Any]) -> list[list[str]]:
 
 HEADER = (
     *("problem", "runs", "exact log factor", "root mean square error", "stated error"),
-    *("mean of z", "root mean square z", "largest |z|", "flagged", "CPU seconds, warm"),
+    *("mean of z", "root mean square z", "largest absolute z", "flagged", "CPU seconds, warm"),
 )
 TEXT = """z is the error in units of the stated one: its root mean square should be near 1. A
 regression's posterior is Gaussian, the others are skewed. "Away" counts posterior standard
