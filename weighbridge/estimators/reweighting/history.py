@@ -89,28 +89,26 @@ class ProposalHistory:
     def fits(self) -> list[float]:
         r"""How well every proposal fits: log of the share of its draws that would be effective.
 
-        .. math:: -\log \frac1Z \sum_i \bar W_i \frac{f(u_i)}{q_k(u_i)}
+        .. math:: -\log \sum_i \bar W_i \frac{f(u_i)}{q_k(u_i) \, Z}
 
-        The draws are those of this population and the later ones, which were not used to fit q_k,
-        weighted as draws of the mixture of their proposals (Owen & Zhou 2000, JASA 95:135-143). So
-        a mode that a later proposal finds counts against the proposals that miss it, however even
-        their own weights are.
+        The smaller of two estimates. One uses the draws of this population and the later ones,
+        which were not used to fit q_k. The other uses all draws, so that what any proposal found
+        counts against those that miss it, however even their own weights are. The draws are
+        weighted as draws of the mixture of their proposals (Owen & Zhou 2000, JASA 95:135-143).
         """
-        sizes = np.array([len(p.position) for p in self.populations])
-        found, log_evidence = [], -math.inf
-        for number in range(len(self.populations)):
-            height = np.concatenate([p.log_density for p in self.populations[number:]])
-            below = np.stack([np.concatenate(row[number:]) for row in self._below[number:]])
-            usable = np.isfinite(height)
-            if not usable.any():
-                found.append(-math.inf)
-                continue
-            height, below = height[usable], below[:, usable]
-            log_size = np.log(sizes[number:])[:, None]
-            log_weight = height - np.logaddexp.reduce(below + log_size, axis=0)
-            total = float(np.logaddexp.reduce(log_weight))
-            if number == 0:
-                log_evidence = total
-            uneven = np.logaddexp.reduce(log_weight - total + height - below[0])
-            found.append(log_evidence - float(uneven))
-        return found
+        count = range(len(self.populations))
+        return [min(self._fit(number, 0), self._fit(number, number)) for number in count]
+
+    def _fit(self, number: int, first: int) -> float:
+        """The same by the draws of one population, the first, and all later ones."""
+        height = np.concatenate([p.log_density for p in self.populations[first:]])
+        below = np.stack([np.concatenate(row[first:]) for row in self._below[first:]])
+        usable = np.isfinite(height)
+        if not usable.any():
+            return -math.inf
+        height, below = height[usable], below[:, usable]
+        sizes = np.array([[len(p.position)] for p in self.populations[first:]])
+        mixture = np.logaddexp.reduce(below + np.log(sizes), axis=0)
+        log_evidence = np.logaddexp.reduce(height - mixture)
+        uneven = np.logaddexp.reduce(2 * height - mixture - below[number - first])
+        return float(2 * log_evidence - uneven)

@@ -23,6 +23,7 @@ from weighbridge.estimators.reweighting.history import (
 from weighbridge.estimators.reweighting.proposal import ProposalDensity
 from weighbridge.sampling.kernels.parts.mixture import (
     DEFENSIVE_DEGREES,
+    RIDGE,
     FittedMixture,
     Statistics,
     fitted,
@@ -105,6 +106,9 @@ def adapt(
     statistics = _nothing(len(mixture.mean) - 1, dimension)
     best: list[float] = []
     for _ in range(settings.num_populations - 1):
+        # Draws of very different scales can have a singular covariance: the best so far remains.
+        if not all(np.isfinite(leaf).all() for leaf in mixture):
+            break
         proposal = _proposal(mixture, settings.degrees)
         history.add(evaluate_at(proposal, proposal.draw(numbers, count), log_density))
         drawn = history.populations[-1]
@@ -180,6 +184,7 @@ def widened(mixture: Mixture) -> Mixture:
     away = mixture.mean - centre
     spread = np.einsum("k,kij,klj->il", share, mixture.root, mixture.root)
     spread = spread + np.einsum("k,ki,kj->ij", share, away, away)
+    spread = spread + RIDGE * np.diag(np.diag(spread))
     return Mixture.of(centre, WIDER * np.linalg.cholesky(spread), float(DEFENSIVE_DEGREES))
 
 
@@ -219,6 +224,7 @@ def _fit(
     away = learnt.mean[:-1] - learnt.mean[-1]
     spread = jnp.einsum("k,kij,klj->il", share, learnt.root[:-1], learnt.root[:-1])
     spread = spread + jnp.einsum("k,ki,kj->ij", share, away, away)
+    spread = spread + RIDGE * jnp.diag(jnp.diag(spread))
     wide = WIDER * jnp.linalg.cholesky(spread)
     return learnt._replace(root=learnt.root.at[-1].set(wide)), mean
 

@@ -13,6 +13,7 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.laplace.modes import find_modes
+from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture, fit_clusters
@@ -85,13 +86,13 @@ def find_start(
     if isinstance(proposal, str):
         numbers = random_numbers(seed, Stream.POPULATIONS, first_island, 1)
         modes = find_modes(density, seed=int(numbers.integers(2**62)), report=report)
+        remarks = {"num_modes": len(modes.position), "modes_unseen": modes.unseen}
+        # Saddle points, edges and ridges; only those that may hold mass are kept.
+        inside = np.array([kind is SummitKind.MODE for kind in modes.kinds])
+        if not inside.any():
+            return Start(PriorProposal(model), True, None, remarks | {"modes_unseen": 0.0})
         mixture = modes.mixture(degrees)
-        return Start(
-            mixture.joined(widened(mixture), defensive),
-            True,
-            modes.cell,
-            {"num_modes": len(modes.position), "modes_unseen": modes.unseen},
-        )
+        return Start(mixture.joined(widened(mixture), defensive), True, modes.cell, remarks)
     if _are_draws(proposal):
         mixture, cell = _fit(model, proposal, degrees)
         return Start(mixture.joined(widened(mixture), defensive), True, cell, {})
