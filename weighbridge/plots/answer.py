@@ -47,15 +47,20 @@ def explain_answer(
         log_evidence: the answer.
         std_error: its error.
         trace: the path; the last entry of its column ``log_evidence`` is the end of the path.
-        diagnostics: ``answer`` is "path", "bridge" or "neither"; ``num_rounds`` is the number of
-            rounds of islands.
+        diagnostics: ``answer`` is "path", "bridge", "mode" or "neither"; ``num_rounds`` is the
+            number of rounds of islands.
 
     >>> trace = {"log_evidence": np.array([-3.0, -9.5])}
     >>> print(explain_answer(-9.0, 0.01, trace, {"answer": "bridge"}).note)
     The path ends at -9.50, 0.50 below the answer: the answer is by the bridge, ...
     """
     by = str(diagnostics.get("answer", "path"))
-    origin = {"bridge": "bridge", "neither": "path and what it missed"}.get(by, "path")
+    origins = {
+        "bridge": "bridge",
+        "mode": "Gaussian at the mode",
+        "neither": "path and what it missed",
+    }
+    origin = origins.get(by, "path")
     if "log_evidence" not in trace or not len(trace["log_evidence"]):
         return Answer(log_evidence, std_error, origin)
     end = float(trace["log_evidence"][-1])
