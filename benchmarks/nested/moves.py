@@ -13,7 +13,7 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import problems, report
-from benchmarks.nested.accuracy import PROBLEMS
+from benchmarks.nested.problems import BUILDERS
 
 # Numbers of moves for each coordinate; None: tuned.
 MOVES_FOR_EACH = (0.5, 1.0, 2.0, 4.0, None)
@@ -77,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     known = report.load("nested_moves")
     for name in options.problems:
-        problem, rows = PROBLEMS[name](), []
+        problem, rows = BUILDERS[name](), []
         for each in MOVES_FOR_EACH:
             moves = None if each is None else max(1, round(each * problem.model.dimension))
             if [moves] in [row[:1] for row in rows]:
