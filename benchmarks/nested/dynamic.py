@@ -9,7 +9,7 @@ import numpy as np
 
 import weighbridge as wb
 from benchmarks import problems, report
-from benchmarks.nested.accuracy import normal
+from benchmarks.nested.problems import normal_in_box
 
 NUM_LIVE = 400
 # Fixed, so that a walk costs the same with and without a goal.
@@ -17,8 +17,8 @@ NUM_MOVES = {"10-D normal in a box": 50}
 OTHERS = 25
 GOALS = (None, "evidence", "posterior")
 PROBLEMS: dict[str, Callable[[], problems.Problem]] = {
-    "3-D normal in a box": lambda: normal(3),
-    "10-D normal in a box": lambda: normal(10),
+    "3-D normal in a box": lambda: normal_in_box(3),
+    "10-D normal in a box": lambda: normal_in_box(10),
     "linear regression, 1,000 rows": problems.linear,
 }
 HEADER = (
