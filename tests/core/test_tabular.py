@@ -19,6 +19,8 @@ NAMED = {
     "Comparison": "model",
     "ComparisonUpdate": "model",
     "ElpdComparison": "model",
+    "EvidenceRatio": "model",
+    "Information": "entry",
     "ModelReport": "check",
     "Optimum": "entry",
     "Prediction": "value",
@@ -28,7 +30,7 @@ NAMED = {
     "Table": "name",
 }
 COUNTED = {"Elpd", "Findings", "History", "NestedEvidence", "Trace"}
-TEXTS = {"verdict", "status", "outcome", "found", "remedy", "finding"}
+TEXTS = {"bound", "verdict", "status", "outcome", "found", "remedy", "finding"}
 
 
 def test_every_table_is_looked_at():

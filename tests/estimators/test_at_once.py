@@ -259,8 +259,8 @@ def test_the_centre_is_the_mean_and_not_the_mode():
     heads = np.concatenate([np.ones(6), np.zeros(1)])
     with in_double_precision():
         density = JointDensity(model, heads, np.ones(7))
-        found = gaussian_at_mode(density.path, 0, 0)
+        fits = [gaussian_at_mode(density.path, seed, 0) for seed in range(4)]
     mode = math.log(7 / 2)
-    centre = float(found.mean[0, 0])
+    centre = float(np.mean([found.mean[0, 0] for found in fits]))  # each is near by a share of sd
     mean = float(digamma(7.0) - digamma(2.0))
     assert abs(centre - mean) < 0.3 * abs(mode - mean)

@@ -67,6 +67,7 @@ def in_threads(
                 error.add_note(f"This was in {name!r}.")
             raise
 
+    answers: dict[str, Answer] = {}
     order = list(things)
     if duration is not None:
         expected = {name: duration(thing) for name, thing in things.items()}
@@ -74,10 +75,12 @@ def in_threads(
     with ThreadPoolExecutor(min(len(things), num_cores())) as pool:
         calls = {name: pool.submit(call, name) for name in order}
         try:
-            return {name: calls[name].result() for name in things}
+            for name in things:
+                answers[name] = calls[name].result()
         finally:
             for waiting in calls.values():
                 waiting.cancel()
+    return answers
 
 
 class Turns:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from weighbridge.core.errors import ModelError
 
@@ -130,6 +129,9 @@ def _lbfgs(
         return -value, -np.nan_to_num(gradient) * scale
 
     options = {"maxiter": 2000, "maxfun": 10_000, "ftol": 1e-14, "gtol": 1e-9}
+    # Imported here: it takes a tenth of a second, and most answers do not need it.
+    from scipy.optimize import minimize
+
     found = minimize(downhill, position / scale, jac=True, method="L-BFGS-B", options=options)
     end = np.asarray(found.x) * scale
     return end, float(_defined(problem.height(end[None]))[0])
@@ -140,6 +142,8 @@ def _nelder_mead(
 ) -> tuple[np.ndarray, float]:
     """Nelder-Mead, restarted while that helps, because the simplex may collapse."""
     end, top = position, float(_defined(problem.height(position[None]))[0])
+    from scipy.optimize import minimize
+
     for _ in range(3):
         found = minimize(
             lambda place: -float(_defined(problem.height((place * scale)[None]))[0]),

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from weighbridge.core import interrupts
 from weighbridge.core.compilation import jit_for_speed
@@ -156,6 +155,9 @@ def _climbed(path: Path, start: np.ndarray) -> np.ndarray | None:
         if not math.isfinite(total):
             return 1e300, np.zeros_like(place)
         return -total, -(np.nan_to_num(slope) * scale).reshape(-1)
+
+    # Imported here: it takes a tenth of a second, and most models do not need it.
+    from scipy.optimize import minimize
 
     options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "ftol": CLIMB_GAIN, "gtol": 1e-9}
     first = (start / scale).reshape(-1)
