@@ -18,6 +18,7 @@ from weighbridge.core.progress.reporters import Reporter
 from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree, Report
 from weighbridge.diagnostics.pareto import pareto_khat
+from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.posterior_run import PosteriorRun, report_steps, sample_posterior
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -145,6 +146,7 @@ class HarmonicMean(BatchMethod):
         require_model(model)
         held = take(model, data, "wb.HarmonicMean")
         read = read_draws(model, draws)
+        require_origin(draws, model, held)
         result = _average(JointDensity(model, *held.contents()), read, began)
         return replace(result, fingerprint=held.fingerprint)
 

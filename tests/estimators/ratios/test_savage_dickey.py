@@ -206,3 +206,31 @@ def test_nested_needs_whole_parameters_and_something_left():
         wb.savage_dickey(conjugate.model(), DATA, {"w[0]": 0.0}, nested=MODEL, **TINY)
     with pytest.raises(wb.MethodError, match="nothing left"):
         wb.savage_dickey(MODEL, DATA, {"mu": 0.0}, nested=MODEL, **TINY)
+
+
+def test_draws_of_other_data_are_flagged():
+    for seed in range(4):
+        draws = _exact_draws(DATA, seed)
+        shifted = {"mu": draws["mu"] + 0.5 / math.sqrt(21)}
+        right, wrong = (
+            wb.savage_dickey(MODEL, DATA, {"mu": 0.0}, posterior=p) for p in (draws, shifted)
+        )
+        assert right.flags == ()
+        assert wrong.flags == (wb.Status.DRAWS_DO_NOT_FIT,)
+
+
+def test_a_posterior_of_another_model_or_of_other_data_is_refused():
+    posterior = wb.sample(MODEL, DATA, num_samples=50, num_warmup=100, progress=False)
+    wb.savage_dickey(wb.zoo.gaussian.model(), DATA, {"mu": 0.0}, posterior=posterior)
+    other = wb.zoo.gaussian.model(noise=2.0)
+    calls = [
+        lambda model, data: wb.savage_dickey(model, data, {"mu": 0.0}, posterior=posterior),
+        lambda model, data: wb.importance_ratio(posterior, other, data, model=model),
+        lambda model, data: wb.reweight(posterior, model, data, to=other),
+        lambda model, data: wb.HarmonicMean().from_draws(model, data, posterior),
+    ]
+    for call in calls:
+        with pytest.raises(wb.DataError, match="from another model"):
+            call(wb.zoo.gaussian.model(noise=1.3), DATA)
+        with pytest.raises(wb.DataError, match="other data"):
+            call(MODEL, DATA[:-1])

@@ -192,6 +192,16 @@ def test_named_proposals_are_densities_of_vectors():
         assert np.all(proposal.log_density(np.array([[-3.0], [3.0]])) == -np.inf)
 
 
+def test_a_proposal_without_the_support_of_the_posterior_is_refused(gaussian):
+    model, data, exact = gaussian
+    box = {"mu": dist.Uniform(*(data.mean() + np.array([-0.05, 0.05])))}
+    with pytest.raises(wb.MethodError, match="support of the prior"):
+        wb.evidence(model, data, wb.Importance(box, num_islands=4), progress=False)
+    method = wb.Importance(box, adaptive=True, num_islands=4)  # then components reach out
+    result = wb.evidence(model, data, method, progress=False)
+    assert abs(result.log_evidence - exact) < 4 * result.std_error
+
+
 class Broken:
     def __init__(self, shape=None, value=0.0):
         self.shape, self.value = shape, value

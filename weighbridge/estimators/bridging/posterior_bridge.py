@@ -11,12 +11,10 @@ import numpy as np
 
 from weighbridge.core.checks import check_count, check_seed
 from weighbridge.core.compilation import in_double_precision
-from weighbridge.core.errors import DataError
 from weighbridge.core.progress.announcing import announce
 from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree
-from weighbridge.data.fingerprint import exact_digest
 from weighbridge.data.row_checking import RowPolicy
 from weighbridge.estimators.bridging.from_draws import (
     BridgeAnswer,
@@ -24,6 +22,7 @@ from weighbridge.estimators.bridging.from_draws import (
     bridge_draws,
     check_proposal,
 )
+from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.nested.result import NestedEvidence
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -117,7 +116,7 @@ def bridge(
         announce(reporter, READING)
         held = take(model, data, "wb.bridge", on_bad_row)
         draws = read_draws(model, posterior)
-        _check_origin(posterior, model, held)
+        require_origin(posterior, model, held)
         plan = BridgePlan(proposal, repetitions, seed)
         expected = draws.log_weights.size * (3 + 2 * repetitions)
         density = WatchedDensity(model, *held.contents(), reporter, expected)
@@ -186,33 +185,6 @@ def to_evidence(
         elapsed=seconds,
         fingerprint=None if held is None else held.fingerprint,
     )
-
-
-def _check_origin(posterior: Any, model: Model, held: Held) -> None:
-    """Refuse draws that say themselves that they are of other data or of another model."""
-    if isinstance(posterior, Posterior):
-        digest, origin = posterior.state.get("digest"), posterior.state.get("fingerprint")
-        if digest is not None and digest != exact_digest(*held.contents()):
-            raise DataError(
-                "The posterior was drawn with other data: give the data of its wb.sample call."
-            )
-        if origin is not None and origin != model.fingerprint():
-            raise DataError(
-                "The posterior was drawn from another model. If both compute the same, give the "
-                "draws alone: wb.bridge(posterior.samples, model, data)."
-            )
-    if isinstance(posterior, Evidence) and posterior.diagnostics.get("power_reached", 1.0) < 1:
-        raise DataError(
-            "The run of this result was stopped before the end of its path: its draws are not of "
-            "the posterior. Run it again to the end."
-        )
-    if isinstance(posterior, Evidence) and posterior.fingerprint is not None:
-        seen = held.fingerprint
-        if seen is not None and (apart := posterior.fingerprint.differences(seen)):
-            raise DataError(
-                f"The result is of other data, which differ in: {', '.join(map(str, apart))}. "
-                "Give the data of which it is the evidence."
-            )
 
 
 def _kernel_name(posterior: Posterior) -> str:

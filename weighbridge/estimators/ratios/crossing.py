@@ -9,14 +9,16 @@ import numpy as np
 
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
+    MAX_BRIDGE_SHIFT,
     MAX_BRIDGE_TERM_PARETO_K,
     MIN_BRIDGE_DRAWS,
     MIN_BRIDGE_EVENNESS,
+    MIN_BRIDGE_SHIFT,
 )
 from weighbridge.diagnostics import ess
 from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.bridging.bridge import EVEN
-from weighbridge.estimators.bridging.precision import mean_variance
+from weighbridge.estimators.bridging.precision import BALANCES, mean_variance
 from weighbridge.estimators.posterior_draws import PosteriorDraws
 from weighbridge.estimators.reweighting.heavy_tails import is_heavy
 from weighbridge.estimators.reweighting.log_ratio import block_error, mean_ratio
@@ -87,22 +89,56 @@ def cross(first: Side, second: Side) -> Crossed:
         effective = [_effective(first.draws, above, 0.0), _effective(second.draws, below, 0.0)]
     sides = [_Terms.of(above, first), _Terms.of(below, second)]
     rounding = CONVERGED * (1.0 + abs(log_ratio))
+    std_error = math.hypot(*(side.std_error for side in sides), rounding)
     flags = []
+    shift, shift_error = _shift(first, second)
+    if abs(shift) > max(MAX_BRIDGE_SHIFT * shift_error + rounding, MIN_BRIDGE_SHIFT * std_error):
+        flags.append(Status.DRAWS_DO_NOT_FIT)
     if any(side.is_uneven for side in sides):
         flags.append(Status.LITTLE_OVERLAP)
     if min(effective) < MIN_BRIDGE_DRAWS:
         flags.append(Status.FEW_EFFECTIVE_DRAWS)
     return Crossed(
         log_ratio,
-        math.hypot(*(side.std_error for side in sides), rounding),
+        std_error,
         tuple(flags),
         {
             "khat_posterior": sides[0].khat,
             "khat_proposal": sides[1].khat,
             "overlap": min(side.evenness for side in sides),
             "effective_draws": min(effective),
+            "shift": shift,
         },
     )
+
+
+def _shift(first: Side, second: Side) -> tuple[float, float]:
+    """By how much two other bridge functions differ, and the standard error of that.
+
+    All of them give the same ratio if the draws are of their densities. If not, one that weighs
+    the first draws hardly and one that weighs nearly them alone differ.
+    """
+    found, logs = [], []
+    for balance in BALANCES:
+        shares = np.log(np.array([balance, 1.0 - balance]))
+        found.append(_solve(first, second, shares))
+        logs.append(_terms(first, second, shares, found[-1]))
+    errors = []
+    for place, side in enumerate((first, second)):
+        weights = side.draws.log_weights
+        one, two = (np.exp(at[place] - np.logaddexp.reduce(weights + at[place], axis=None))
+                    for at in logs)  # fmt: skip
+        errors.append(_mean_error(two - one, side))
+    return found[1] - found[0], math.hypot(*errors)
+
+
+def _mean_error(terms: np.ndarray, side: Side) -> float:
+    """Standard error of the weighted mean of terms, less their mean."""
+    if side.draws.ordered:
+        return math.sqrt(mean_variance(terms[None])) if np.ptp(terms) > 0 else 0.0
+    weights = np.exp(side.draws.log_weights)
+    parts = weights * (terms - np.sum(weights * terms))
+    return block_error(parts.reshape(-1), side.num_blocks)
 
 
 class _Terms(NamedTuple):
@@ -126,12 +162,7 @@ class _Terms(NamedTuple):
         log_weighted = draws.log_weights + log_terms
         log_mean = np.logaddexp.reduce(log_weighted, axis=None)
         relative = np.exp(log_terms - log_mean)
-        if draws.ordered:
-            variance = mean_variance(relative[None]) if np.ptp(relative) > 0 else 0.0
-            error = math.sqrt(variance)
-        else:
-            parts = np.exp(draws.log_weights) * (relative - 1.0)
-            error = block_error(parts.reshape(-1), side.num_blocks)
+        error = _mean_error(relative, side)
         shape = pareto_khat((log_weighted - log_mean).reshape(-1))
         effective = float(np.exp(-np.logaddexp.reduce(2 * (log_weighted - log_mean), axis=None)))
         evenness = effective / log_terms.size

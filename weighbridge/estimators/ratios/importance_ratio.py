@@ -11,9 +11,10 @@ from weighbridge.core.compilation import double_precision
 from weighbridge.core.errors import MethodError
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_BRIDGE_RHAT
+from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
-from weighbridge.estimators.ratios.common_data import hold_for_all, require_same_data
+from weighbridge.estimators.ratios.common_data import hold_for_all
 from weighbridge.estimators.ratios.crossing import Side, mean_only
 from weighbridge.estimators.ratios.halves import largest_rhat
 from weighbridge.estimators.reweighting.log_ratio import (
@@ -80,7 +81,7 @@ def importance_ratio(
     check_responses(dict(zip(NAMES, (model, other_model))))
     require_support(model, other_model)
     held = hold_for_all([model, other_model], data, CALLER)
-    require_same_data(posterior, held[0])
+    require_origin(posterior, model, held[0])
     draws = read_draws(model, posterior)
     before, after = (JointDensity(m, *h.contents()) for m, h in zip((model, other_model), held))
     ratios = log_ratios(before, after, draws)

@@ -17,10 +17,11 @@ from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_BRIDGE_RHAT
 from weighbridge.core.types import PyTree, Report
+from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.posterior_run import PosteriorRun, report_steps, sample_posterior
 from weighbridge.estimators.proposals.joint_density import JointDensity
-from weighbridge.estimators.ratios.common_data import hold_for_all, require_same_data
+from weighbridge.estimators.ratios.common_data import hold_for_all
 from weighbridge.estimators.ratios.crossing import Crossed, Side, cross, mean_only
 from weighbridge.estimators.ratios.halves import halve, largest_rhat
 from weighbridge.estimators.ratios.matching import Matching, match, regress
@@ -111,7 +112,7 @@ def savage_dickey(
     pinned = Pinned.of(model, place)
     log_prior = log_prior_at(pinned, seed)
     held, *others = hold_for_all([model, *([] if nested is None else [nested])], data, CALLER)
-    require_same_data(posterior, held)
+    require_origin(posterior, model, held)
     rows = values, weight = held.contents()
     full = JointDensity(model, values, weight)
     smaller: JointDensity | AtPoint

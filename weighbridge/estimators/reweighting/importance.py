@@ -23,7 +23,12 @@ from weighbridge.estimators.protocols import BatchMethod
 from weighbridge.estimators.reweighting.history import LogDensity, ProposalDraws, evaluate_at
 from weighbridge.estimators.reweighting.population import AdaptationSettings, adapt
 from weighbridge.estimators.reweighting.proposal import ProposalDensity, checked_draws
-from weighbridge.estimators.reweighting.starting import check_proposal, find_cell, find_start
+from weighbridge.estimators.reweighting.starting import (
+    check_proposal,
+    find_cell,
+    find_start,
+    require_cover,
+)
 from weighbridge.estimators.reweighting.weights import WeighedDraws, weigh
 from weighbridge.estimators.sequential import posterior
 from weighbridge.models.model import Model
@@ -158,7 +163,11 @@ class Importance(BatchMethod):
         with in_double_precision():
             density = JointDensity(model, values, weight)
             run = _Run(self, density, seed, first_island, report)
-            result = self._result(run, run.answer(run.search()))
+            proposal = run.search()
+            final = run.answer(proposal)
+            if run.is_given:
+                require_cover(proposal, model, run.log_density())
+            result = self._result(run, final)
         return replace(result, elapsed=time.perf_counter() - began)
 
     def _result(self, run: _Run, final: ProposalDraws) -> Evidence:
@@ -204,6 +213,7 @@ class _Run:
         )
         self.steps: list[dict[str, float]] = []
         self._share = SEARCH
+        self.is_given = False  # whether the proposal of the answer is the user's own
 
     def search(self) -> ProposalDensity:
         """The proposal of the answer."""
@@ -214,6 +224,7 @@ class _Run:
         start = find_start(method.proposal, self.density, *names, shape, self._searched)
         self.cell, self.remarks = start.cell, start.remarks
         adapts = start.adapts if method.adaptive is None else method.adaptive
+        self.is_given = not (start.adapts or adapts)
         labelled = start.cell is not None or not model.exchangeable
         if not adapts and labelled:
             return start.proposal

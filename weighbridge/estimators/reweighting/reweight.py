@@ -16,6 +16,7 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MIN_PROPOSAL_DRAWS
 from weighbridge.diagnostics.pareto import pareto_smooth
+from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
@@ -28,7 +29,7 @@ from weighbridge.estimators.reweighting.log_ratio import (
     require_support,
 )
 from weighbridge.estimators.sequential import posterior
-from weighbridge.models.held import hold
+from weighbridge.models.held import hold, take
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import require_model
 from weighbridge.results.evidence_result import Evidence
@@ -150,7 +151,9 @@ def reweight(
     parsed = read_draws(model, draws)
     if to is not None:
         require_support(model, other)
-    before = JointDensity(model, *hold(model, data, "wb.reweight"))
+    held = take(model, data, "wb.reweight")
+    require_origin(draws, model, held)
+    before = JointDensity(model, *held.contents())
     other_data = data if to_data is None else to_data
     after = JointDensity(other, *hold(other, other_data, "wb.reweight"))
     ratios = log_ratios(before, after, parsed)

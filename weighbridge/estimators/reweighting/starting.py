@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from weighbridge.core.errors import MethodError
-from weighbridge.core.random import Stream, random_numbers
+from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.laplace.modes import find_modes
@@ -17,7 +17,7 @@ from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.proposals.mixture import Mixture, fit_clusters
-from weighbridge.estimators.reweighting.history import ProposalDraws
+from weighbridge.estimators.reweighting.history import LogDensity, ProposalDraws
 from weighbridge.estimators.reweighting.population import widened
 from weighbridge.estimators.reweighting.proposal import (
     PriorProposal,
@@ -25,7 +25,7 @@ from weighbridge.estimators.reweighting.proposal import (
     given_proposal,
 )
 from weighbridge.models.exchangeable import find_reference, relabelled
-from weighbridge.models.model import Model
+from weighbridge.models.model import Model, draw_positions
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.posterior import Posterior
 
@@ -36,6 +36,10 @@ FITTED_DRAWS = 4096
 INFLATED = 1.1
 # Share of the first draws, those with the largest weights, that choose a labelling.
 TYPICAL = 0.1
+
+
+# Prior draws at which a user's proposal must not be zero, and the share that rounding may make so.
+COVERED, MOST_UNCOVERED = 256, 0.01
 
 
 class Start(NamedTuple):
@@ -110,6 +114,26 @@ def find_cell(model: Model, first: ProposalDraws) -> Cell | None:
     order = np.argsort(-first.log_weight, kind="stable")
     order = order[: max(1, int(TYPICAL * np.isfinite(first.log_weight).sum()))]
     return Cell(model, find_reference(model, first.position[order], 0))
+
+
+def require_cover(proposal: ProposalDensity, model: Model, density: LogDensity) -> None:
+    """Refuse a proposal that is zero in a part of the posterior's support: no weight shows it.
+
+    Args:
+        proposal: the proposal of a user, which is not adapted.
+        model: for draws from the prior.
+        density: the unnormalised log posterior, in one labelling if there is one.
+    """
+    points = np.asarray(draw_positions(model, random_key(0), COVERED))
+    inside = np.isfinite(density(points))
+    uncovered = inside & (np.asarray(proposal.log_density(points)) == -np.inf)
+    if uncovered.sum() > MOST_UNCOVERED * inside.sum():
+        raise MethodError(
+            f"The proposal is zero at {uncovered.sum() / inside.sum():.0%} of the draws from the "
+            "prior at which the posterior density is positive. No draw would ever be there, so the "
+            "evidence would be too low and no weight would show it. Give a proposal with the "
+            "support of the prior."
+        )
 
 
 def _are_draws(proposal: Any) -> bool:
