@@ -153,9 +153,10 @@ class Status(enum.Enum):
         "a few importance weights dominate, and still larger ones are likely to exist where no "
         "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
         "evidence is likely to be too low, and its error is a guess",
-        "Let the proposal adapt (adaptive=True), use heavier tails (degrees=3) or more draws "
-        "(num_draws), or fit the proposal to posterior draws (proposal=wb.sample(...)). In "
-        "reweighting: the two posteriors are too different, so run the other model itself.",
+        "In wb.Importance: let the proposal adapt (adaptive=True), use heavier tails (degrees=3), "
+        "more draws (num_draws), or a proposal fitted to posterior draws (proposal=wb.sample(...)). "
+        "In reweighting and in ratios of evidences: the two posteriors are too different, so weigh "
+        "each model by itself.",
     )
     MODE_AT_EDGE = (
         "mode at the edge",

@@ -40,7 +40,7 @@ def test_the_mode_of_a_conjugate_regression_is_its_posterior():
     precision = x.T @ x + np.diag(scale**-2.0)
     covariance = np.linalg.inv(precision)
     assert modes.kinds == (SummitKind.MODE,)
-    assert modes.found_by.tolist() == [16]
+    assert modes.found_by.tolist() == [32]
     np.testing.assert_allclose(modes.position[0], covariance @ x.T @ y, rtol=1e-9)
     np.testing.assert_allclose(modes.root[0] @ modes.root[0].T, covariance, rtol=1e-7)
     marginal = np.eye(90) + (x * scale**2) @ x.T

@@ -27,7 +27,7 @@ from weighbridge.core.types import PyTree, Report
 from weighbridge.data.values import num_rows
 from weighbridge.estimators.laplace.charts import Chart, Coordinates
 from weighbridge.estimators.laplace.checking import ModesCheck, check_modes
-from weighbridge.estimators.laplace.modes import Modes, find_modes
+from weighbridge.estimators.laplace.modes import REMARK, Modes, find_modes
 from weighbridge.estimators.laplace.next_order import NextOrder, next_order
 from weighbridge.estimators.laplace.summit import Summit, SummitKind
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -244,6 +244,8 @@ def judge(
     else:
         flags.append(Status.CHECK_FAILED)
         error = _error_of_order(modes, around, further)
+        # Bad draws rarely find too much, so what they find more may be mass that the modes lack.
+        error = math.hypot(error, max(-difference, 0.0))
     missed = -math.log1p(-min(modes.unseen, 0.95))
     if modes.unseen > MAX_UNSEEN_MODES:
         flags.append(Status.MODES_UNSEEN)
@@ -289,4 +291,5 @@ def _diagnostics(
         "mode_kind": [kind.value for kind in modes.kinds],
         "mode_position": modes.position,
         "modes_unseen": modes.unseen,
+        "draws_remark": REMARK,
     }

@@ -27,6 +27,8 @@ NUM_DRAWS = 256
 EVENLY = 0.1
 # While there are likely to be other modes, there are further climbs, up to so many times as many.
 MOST_BATCHES = 16
+# What results by modes say, since nothing can show a mode that no climb found.
+REMARK = "Only modes that climbs from prior draws found are part of this log evidence."
 
 
 class Modes(NamedTuple):
@@ -94,9 +96,10 @@ def find_modes(
 ) -> Modes:
     """All modes of a posterior that climbs from several starts reach.
 
-    Half of the starts are the best of some prior draws, the others any draws. All climb at once by
-    L-BFGS; then Newton's method with the exact curvature takes each different end to its mode. Ends
-    at the same mode are merged, after exchangeable components have been put in one labelling.
+    Half of the first starts are the best of some prior draws, the others any draws. As many climbs
+    from any draws follow, where there are gradients. All climb at once by L-BFGS; then Newton's
+    method with the exact curvature takes each different end to its mode. Ends at the same mode are
+    merged, after exchangeable components have been put in one labelling.
 
     A likelihood on the host has no gradient: then Nelder-Mead climbs, and derivatives are finite
     differences; this is refused in more than 12 dimensions.
@@ -131,7 +134,7 @@ def find_modes(
     for batch in range(MOST_BATCHES):
         if batch:
             draws = _prior_draws(model, seed, batch)
-        starts = _choose(hill, draws, num_starts)
+        starts = _choose(hill, draws, num_starts, num_best=0 if batch else (num_starts + 1) // 2)
         if len(starts) and hill.has_gradient:
             ends, taken = climb(chart, density.path, starts, scale, report)
             evaluations += taken
@@ -139,12 +142,13 @@ def find_modes(
             ends = _climb_on_host(hill, starts, scale)
         found.add(ends, seed)
         num_climbs += len(starts)
-        if found.are_all(num_climbs):
+        # The best draws may all be in one broad mode, so climbs from any draws come after them.
+        if (batch or not hill.has_gradient) and found.are_all(num_climbs):
             break
     if not found.summits:
         raise ModelError(
             "The density is zero, or not a number, at every prior draw that was tried, so no mode "
-            "can be found. ModesCheck the log-likelihood, and the scale of the data."
+            "can be found. Check the log-likelihood, and the scale of the data."
         )
     evaluations += density.num_evaluations - before
     return _modes(found, num_climbs, evaluations)
@@ -163,12 +167,12 @@ def _spread(draws: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(spread > 0, spread, 1.0))
 
 
-def _choose(hill: Hill, draws: np.ndarray, num_starts: int) -> np.ndarray:
+def _choose(hill: Hill, draws: np.ndarray, num_starts: int, num_best: int) -> np.ndarray:
     """Starts: the best of the draws, and others at random."""
     heights = hill.heights(draws)
     order = np.argsort(-heights, kind="stable")[: int(np.isfinite(heights).sum())]
-    best = order[: num_starts - num_starts // 2]
-    others = np.sort(order[len(best) :])[: num_starts // 2]
+    best = order[:num_best]
+    others = np.sort(order[num_best:])[: num_starts - num_best]
     return np.asarray(draws[np.concatenate([best, others])])
 
 

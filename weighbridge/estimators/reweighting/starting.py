@@ -12,7 +12,7 @@ from weighbridge.core.errors import MethodError
 from weighbridge.core.random import Stream, random_key, random_numbers
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.estimators.annealing.labels import Cell
-from weighbridge.estimators.laplace.modes import find_modes
+from weighbridge.estimators.laplace.modes import REMARK, find_modes
 from weighbridge.estimators.laplace.summit import SummitKind
 from weighbridge.estimators.posterior_draws import read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -90,7 +90,11 @@ def find_start(
     if isinstance(proposal, str):
         numbers = random_numbers(seed, Stream.POPULATIONS, first_island, 1)
         modes = find_modes(density, seed=int(numbers.integers(2**62)), report=report)
-        remarks = {"num_modes": len(modes.position), "modes_unseen": modes.unseen}
+        remarks = {
+            "num_modes": len(modes.position),
+            "modes_unseen": modes.unseen,
+            "draws_remark": REMARK,
+        }
         # Saddle points, edges and ridges; only those that may hold mass are kept.
         inside = np.array([kind is SummitKind.MODE for kind in modes.kinds])
         if not inside.any():
