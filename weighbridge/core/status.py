@@ -154,7 +154,7 @@ class Status(enum.Enum):
         "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
         "evidence is likely to be too low, and its error is a guess",
         "In wb.Importance: let the proposal adapt (adaptive=True), use heavier tails (degrees=3), "
-        "more draws (num_draws), or a proposal fitted to posterior draws (proposal=wb.sample(...)). "
+        "more draws (num_draws), or a proposal fitted to posterior draws (proposal=draws). "
         "In reweighting and in ratios of evidences: the two posteriors are too different, so weigh "
         "each model by itself.",
     )
