@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 Before = Mapping[str, np.ndarray]
+Quantile = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -37,44 +38,63 @@ class Site:
     vector: bool = True
 
 
-def _independent(name: str, make: Callable[[Any], Any], frozen: Any, size: int | None) -> Site:
+def _independent(
+    name: str, make: Callable[[Any], Any], quantile: Quantile, size: int | None
+) -> Site:
     """A site of independent entries with one distribution."""
 
     def prior(dist: Any) -> Any:
         return make(dist) if size is None else make(dist).expand([size]).to_event(1)
 
     count = 1 if size is None else size
-    return Site(name, count, prior, lambda cube, _: frozen.ppf(cube), count, size is not None)
+    return Site(name, count, prior, lambda cube, _: quantile(cube), count, size is not None)
 
 
 def uniform(name: str, low: float, high: float, size: int | None = None) -> Site:
     """Uniform entries; a scalar without a size."""
-    frozen = stats.uniform(low, high - low)
-    return _independent(name, lambda dist: dist.Uniform(low, high), frozen, size)
+    return _independent(
+        name, lambda dist: dist.Uniform(low, high), lambda cube: low + (high - low) * cube, size
+    )
 
 
 def normal(name: str, mean: float, scale: float, size: int | None = None) -> Site:
     """Normal entries."""
-    frozen = stats.norm(mean, scale)
-    return _independent(name, lambda dist: dist.Normal(mean, scale), frozen, size)
+    return _independent(
+        name,
+        lambda dist: dist.Normal(mean, scale),
+        lambda cube: mean + scale * special.ndtri(cube),
+        size,
+    )
 
 
 def student(name: str, degrees: float, scale: float, size: int | None = None) -> Site:
     """Entries with Student's t-distribution around zero."""
-    frozen = stats.t(degrees, 0.0, scale)
-    return _independent(name, lambda dist: dist.StudentT(degrees, 0.0, scale), frozen, size)
+    return _independent(
+        name,
+        lambda dist: dist.StudentT(degrees, 0.0, scale),
+        lambda cube: scale * special.stdtrit(degrees, cube),
+        size,
+    )
 
 
 def laplace(name: str, scale: float, size: int | None = None) -> Site:
     """Entries with Laplace's distribution around zero."""
-    frozen = stats.laplace(0.0, scale)
-    return _independent(name, lambda dist: dist.Laplace(0.0, scale), frozen, size)
+
+    def quantile(cube: np.ndarray) -> np.ndarray:
+        tail = np.log(2 * np.minimum(cube, 1 - cube))
+        return np.asarray(scale * np.sign(cube - 0.5) * -tail)
+
+    return _independent(name, lambda dist: dist.Laplace(0.0, scale), quantile, size)
 
 
 def half_normal(name: str, scale: float) -> Site:
     """A positive scalar."""
-    frozen = stats.halfnorm(0.0, scale)
-    return _independent(name, lambda dist: dist.HalfNormal(scale), frozen, None)
+    return _independent(
+        name,
+        lambda dist: dist.HalfNormal(scale),
+        lambda cube: -scale * special.ndtri((1 - cube) / 2),
+        None,
+    )
 
 
 def dirichlet(name: str, size: int, concentration: float) -> Site:
@@ -85,7 +105,7 @@ def dirichlet(name: str, size: int, concentration: float) -> Site:
 
     def quantile(cube: np.ndarray, _: Before) -> np.ndarray:
         left = concentration * np.arange(size - 1, 0, -1)
-        broken = stats.beta(concentration, left).ppf(cube)
+        broken = special.betaincinv(concentration, left, cube)
         kept = np.concatenate([np.ones((*cube.shape[:-1], 1)), np.cumprod(1 - broken, -1)], -1)
         return kept * np.concatenate([broken, np.ones((*cube.shape[:-1], 1))], -1)
 
