@@ -8,12 +8,14 @@ results/traps.json, and the command goes on where it stopped.
 from __future__ import annotations
 
 import argparse
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
 from benchmarks.traps import held_back
-from benchmarks.traps.catalogue import HELD_BACK, findable
+from benchmarks.traps.catalogue import HELD_BACK
 from benchmarks.traps.counting import body, judge
 from benchmarks.traps.driver import PEERS, Settings, applies, cores, known_trap, run
 
@@ -53,11 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     name = "traps"
     if options.held_back:
-        number = held_back.admit(held_back.library())
+        known = len(held_back.logged())
+        number = known if options.report else held_back.admit(held_back.library())
         name = "traps_held_back" if number == 1 else f"traps_held_back_{number}"
-        seeds = list(findable(HELD_BACK, options.count))
-    else:
-        seeds = parse_seeds(options.seeds)
     records: dict[str, Any] = report.load(name, options.output)
     traps, runs = records.setdefault("traps", {}), records.setdefault("runs", {})
     if options.again:
@@ -65,10 +65,15 @@ def main(arguments: list[str] | None = None) -> None:
         runs.clear()
         runs.update(kept)
     settings = Settings(options.limit, options.tolerance, options.core)
-    for seed in [] if options.report else seeds:
-        if str(seed) not in traps:
-            traps[str(seed)] = known_trap(seed)
-            report.save(name, records, options.output)
+
+    def save() -> None:
+        report.save(name, records, options.output)
+
+    if options.held_back and not options.report:
+        seeds = findable(traps, options.count, save)
+    else:
+        seeds = [] if options.report else parse_seeds(options.seeds)
+        learn(traps, seeds, save)
     for method in [] if options.report else options.methods:
         chosen = seeds[::3] if method in options.third else seeds
         missing = [
@@ -79,10 +84,30 @@ def main(arguments: list[str] | None = None) -> None:
         for record in run(method, missing, settings):
             seed = record["seed"]
             runs[f"{method}/{seed}"] = record
-            report.save(name, records, options.output)
+            save()
             say(record, traps[str(seed)])
     title = "Traps: wrong without a flag?"
     report.write(name, title, body(records, describe(options)), options.output)
+
+
+def learn(traps: dict[str, Any], seeds: Iterable[int], save: Callable[[], None]) -> None:
+    """Compute the exact values that are missing."""
+    for seed in seeds:
+        if str(seed) not in traps:
+            traps[str(seed)] = known_trap(seed)
+            save()
+
+
+def findable(traps: dict[str, Any], count: int, save: Callable[[], None]) -> list[int]:
+    """The first held-back seeds whose traps are within the goals."""
+    found: list[int] = []
+    for seed in itertools.count(HELD_BACK):
+        if len(found) == count:
+            break
+        learn(traps, [seed], save)
+        if not traps[str(seed)]["blind"]:
+            found.append(seed)
+    return found
 
 
 def say(record: dict[str, Any], known: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ nobody looks at them before: a method that was tuned to them would prove nothing
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -49,13 +49,3 @@ BUILDERS: tuple[Builder, ...] = (
 def trap(seed: int) -> Trap:
     """The trap of a seed."""
     return BUILDERS[seed % len(BUILDERS)](np.random.default_rng([25, seed]))
-
-
-def findable(first: int, count: int) -> Iterator[int]:
-    """The first seeds from one on whose traps are within the goals."""
-    seed = first
-    while count:
-        if not trap(seed).blind:
-            yield seed
-            count -= 1
-        seed += 1

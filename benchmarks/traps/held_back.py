@@ -29,9 +29,14 @@ def library() -> str:
     return _git("rev-parse", "HEAD:weighbridge")
 
 
+def logged(log: Path = LOG) -> list[dict[str, str]]:
+    """The states that have seen the held-back traps, the latest one last."""
+    return list(json.loads(log.read_text())) if log.exists() else []
+
+
 def admit(state: str, log: Path = LOG) -> int:
     """The number of the run of this state, 1 or 2; a third state is refused."""
-    known = json.loads(log.read_text()) if log.exists() else []
+    known = logged(log)
     for number, entry in enumerate(known, 1):
         if entry["library"] == state:
             return number
@@ -40,6 +45,7 @@ def admit(state: str, log: Path = LOG) -> int:
             f"The held-back traps were run {MOST} times ({log.name}). Another run would make them "
             "traps for development. Choose a new HELD_BACK in catalogue.py, and say so."
         )
-    known.append({"library": state, "date": datetime.date.today().isoformat()})
+    today = datetime.date.today().isoformat()
+    known.append({"library": state, "commit": _git("rev-parse", "HEAD"), "date": today})
     log.write_text(json.dumps(known, indent=1) + "\n")
     return len(known)

@@ -1,7 +1,6 @@
 """Traps: exact values computed twice, findability, and how runs are counted."""
 
 import itertools
-import json
 import math
 
 import jax
@@ -422,6 +421,16 @@ def test_tables_count_classes_and_leave_the_blind_out(tmp_path, monkeypatch, cap
     assert "wrong" in capsys.readouterr().out
 
 
+def test_held_back_traps_are_the_first_that_are_findable(monkeypatch):
+    first = catalogue.HELD_BACK
+    known = lambda seed: {"blind": seed == first + 1}  # noqa: E731
+    monkeypatch.setattr(__main__, "known_trap", known)
+    traps, saved = {}, []
+    assert __main__.findable(traps, 2, lambda: saved.append(1)) == [first, first + 2]
+    assert list(traps) == [str(first), str(first + 1), str(first + 2)]
+    assert len(saved) == 3
+
+
 def test_held_back_traps_are_seen_by_two_states_at_most(tmp_path):
     log = tmp_path / "held_back.json"
     assert held_back.admit("first", log) == 1
@@ -429,7 +438,7 @@ def test_held_back_traps_are_seen_by_two_states_at_most(tmp_path):
     assert held_back.admit("first", log) == 1  # goes on where it stopped
     with pytest.raises(SystemExit, match="2 times"):
         held_back.admit("third", log)
-    assert [entry["library"] for entry in json.loads(log.read_text())] == ["first", "second"]
+    assert [entry["library"] for entry in held_back.logged(log)] == ["first", "second"]
     with pytest.raises(SystemExit, match="held back"):
         __main__.parse_seeds([f"{catalogue.HELD_BACK}"])
     assert __main__.parse_seeds(["3", "5-7"]) == [3, 5, 6, 7]
