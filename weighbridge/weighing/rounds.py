@@ -49,7 +49,8 @@ class Limits:
             states = "" if method.states_error else " and does not state its error"
             raise MethodError(
                 "A tolerance needs a method that states its error, with four or more islands: "
-                f"{method.name!r} has {method.num_islands}{states}."
+                f"{method.name!r} has {method.num_islands}{states}. Leave the tolerance out and "
+                "give the method more islands or draws, or use another method."
             )
 
 
