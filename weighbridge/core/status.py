@@ -8,12 +8,19 @@ from typing import Any
 
 from weighbridge.core.pickling import member_by_name
 
+GRAVE = True
+
 
 class Status(enum.Enum):
-    """A flag of a result: its label, its meaning for the log evidence, and its remedy.
+    """A flag of a result: its label, its meaning for the log evidence, its remedy, its gravity.
+
+    With a ``grave`` flag the number and its error must not be used as an answer. Other flags are
+    notes, or their error is believed to cover what they tell of.
 
     >>> Status.DIVERGED.remedy.startswith("Use a smaller step size")
     True
+    >>> Status.ISLANDS_DISAGREE.grave, Status.RESERVOIR.grave
+    (True, False)
     """
 
     OK = ("ok", "nothing unusual was seen", "None needed.")
@@ -38,6 +45,7 @@ class Status(enum.Enum):
         "hardly depends on the prior, as the evidence does, and its error cannot be stated",
         "Use the same draws in a bridge: wb.bridge(posterior, model, data), or method='bridge', or "
         "any other method, such as wb.SMC() or wb.NestedSampling().",
+        GRAVE,
     )
     ROUNDED = (
         "lost in rounding",
@@ -56,6 +64,7 @@ class Status(enum.Enum):
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
         "(num_particles), or a model with fewer parameters. In nested sampling: more moves "
         "(num_moves).",
+        GRAVE,
     )
     HEATED = (
         "heated",
@@ -81,6 +90,7 @@ class Status(enum.Enum):
         "not include",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
         "(num_particles), or a prior that is closer to the region where the likelihood varies.",
+        GRAVE,
     )
     DRIFTING = (
         "still drifting",
@@ -89,6 +99,7 @@ class Status(enum.Enum):
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
         'moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
+        GRAVE,
     )
     PATH_LOST = (
         "path lost mass",
@@ -130,6 +141,7 @@ class Status(enum.Enum):
         "points were copied",
         "Check that the log-likelihood is not rounded or nearly constant on thin sets; use more "
         "moves (num_moves) or more live points (num_live).",
+        GRAVE,
     )
     FEW_LIVE_POINTS = (
         "few live points",
@@ -147,6 +159,7 @@ class Status(enum.Enum):
         "too low",
         "Raise max_calls or time_limit; use moves='slice' instead of 'prior'; for a likelihood "
         "without a maximum, change the model.",
+        GRAVE,
     )
     HEAVY_WEIGHTS = (
         "heavy-tailed weights",
@@ -157,6 +170,7 @@ class Status(enum.Enum):
         "more draws (num_draws), or a proposal fitted to posterior draws (proposal=draws). "
         "In reweighting and in ratios of evidences: the two posteriors are too different, so weigh "
         "each model by itself.",
+        GRAVE,
     )
     MODE_AT_EDGE = (
         "mode at the edge",
@@ -164,6 +178,7 @@ class Status(enum.Enum):
         "end: there is no mode inside, and Laplace's method does not apply",
         'Use coordinates="unconstrained", a prior that vanishes at the bound, or a non-centred '
         'form where a scale goes to zero; or another method, such as "smc" or "nested".',
+        GRAVE,
     )
     SINGULAR_CURVATURE = (
         "singular curvature",
@@ -172,6 +187,7 @@ class Status(enum.Enum):
         "evidence of Laplace's method means little",
         "Look for parameters that the data determine only together, use other coordinates, or "
         'another method, such as "smc" or "nested".',
+        GRAVE,
     )
     MODE_NOT_REACHED = (
         "mode not reached",
@@ -211,6 +227,7 @@ class Status(enum.Enum):
         "Draw longer chains with a longer warm-up. If this does not help, the posterior has "
         "several modes: declare components that may be permuted as exchangeable, reparametrise, or "
         'use method="smc" or "nested".',
+        GRAVE,
     )
     DRAWS_DO_NOT_FIT = (
         "draws do not fit the model",
@@ -219,6 +236,7 @@ class Status(enum.Enum):
         "wrong by more than its error",
         "Check that the draws were made with the same prior, likelihood and data, and that their "
         "chains have converged. Draws of approximate methods are not from the posterior.",
+        GRAVE,
     )
     LITTLE_OVERLAP = (
         "little overlap",
@@ -257,6 +275,7 @@ class Status(enum.Enum):
         "annealing stalled",
         "the annealing schedule did not reach its end within the allowed number of steps",
         "Use smaller chunks, more particles, or more moves per annealing step.",
+        GRAVE,
     )
     LOW_ESS = (
         "few effective particles",
@@ -268,6 +287,7 @@ class Status(enum.Enum):
         "islands disagree",
         "the log evidence of independent islands differs by several nats",
         "Use more particles per island or more moves per annealing step.",
+        GRAVE,
     )
     LOW_ACCEPTANCE = (
         "low acceptance",
@@ -308,10 +328,11 @@ class Status(enum.Enum):
         "Use a longer time_limit, or more particles.",
     )
 
-    def __init__(self, label: str, meaning: str, remedy: str) -> None:
+    def __init__(self, label: str, meaning: str, remedy: str, grave: bool = False) -> None:
         self.label = label
         self.meaning = meaning
         self.remedy = remedy
+        self.grave = grave
 
     def __str__(self) -> str:
         return f"{self.label}: {self.meaning}. {self.remedy}"
