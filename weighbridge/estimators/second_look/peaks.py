@@ -1,0 +1,187 @@
+"""The tops of a posterior that many quick climbs reach: from the prior, and from hot particles."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from weighbridge.core.random import Stream, random_key, random_numbers
+from weighbridge.estimators.annealing.cloud import draw_cloud
+from weighbridge.estimators.annealing.labels import Cell
+from weighbridge.estimators.annealing.path import Path
+from weighbridge.estimators.annealing.path_density import log_densities
+from weighbridge.estimators.second_look.climbs import climb_together
+from weighbridge.models.exchangeable import relabelled
+
+# The power of the likelihood when it is climbed almost alone.
+ALONE = 64.0
+# Peaks that are told apart; ends of climbs this near (in standard deviations) are at one peak.
+MAX_PEAKS, SAME_PEAK = 32, 1.0
+# Ends of climbs beyond this many standard deviations from the only peak call for more climbs.
+ELSEWHERE = 6.0
+# Half of a step of finite differences, in spreads of the prior.
+DIFFERENCE = 1e-5
+# A peak is at most this many spreads of the prior wide in each direction.
+WIDEST = 10.0
+# A density that reads more numbers than this is climbed by fewer climbs in each island.
+MANY_NUMBERS, FEW_CLIMBS = 2000, 4
+# Likewise in more dimensions than this.
+MANY_COORDINATES = 50
+
+
+class Peak(NamedTuple):
+    """A local maximum.
+
+    Attributes:
+        position: coordinates.
+        covariance: minus the inverse of the curvature.
+        log_mass: by Laplace's method.
+        found_by: how many climbs ended there.
+    """
+
+    position: np.ndarray
+    covariance: np.ndarray
+    log_mass: float
+    found_by: int
+
+
+def find_peaks(
+    seed: int, path: Path, shape: tuple[int, ...], cell: Cell | None, hot: np.ndarray
+) -> list[Peak]:
+    """The peaks that climbs reach, the highest first.
+
+    Climbs begin at draws from the prior and at particles of low powers; and at draws that first
+    climbed the likelihood alone, whose top may be where the prior hardly ever draws. If there are
+    several peaks, other climbs begin at crossings of their ends: with some coordinates from one
+    end, and the others from another one.
+
+    Args:
+        seed: the same seed gives the same starts.
+        path: ends at the posterior; differentiable.
+        shape: islands x particles x coordinates for which the run has a program.
+        cell: the cell of the labelling, if components may be permuted.
+        hot: particles of low powers, particles x coordinates; may be empty.
+    """
+    climb = _Climbs(seed, path, shape, cell)
+    starts = climb.starts(hot)
+    found = climb.up(starts)
+    alone = climb.up(starts, ALONE)
+    peaks = climb.peaks(*found)
+    if not peaks or not len(alone[0]):
+        return peaks
+    if len(peaks) == 1 and not _elsewhere(peaks[0], alone[0]):
+        return peaks
+    again = climb.up(climb.crossings(found[0], alone[0]))
+    return climb.peaks(*(np.concatenate(pair) for pair in zip(found, again)))
+
+
+def _elsewhere(peak: Peak, ends: np.ndarray) -> bool:
+    """Whether some ends are too far from the only peak to be on its sides."""
+    return bool(np.any(_distance(peak, ends) > ELSEWHERE))
+
+
+def _distance(peak: Peak, position: np.ndarray) -> np.ndarray:
+    white = np.linalg.solve(np.linalg.cholesky(peak.covariance), (position - peak.position).T)
+    return np.asarray(np.sqrt(np.sum(white**2, axis=0)))
+
+
+class _Climbs:
+    """Climbs in as many places at once as the run has particles, or fewer if they take long."""
+
+    def __init__(self, seed: int, path: Path, shape: tuple[int, ...], cell: Cell | None) -> None:
+        self.path, self.cell = path, cell
+        islands, particles, dimension = shape
+        self.numbers = random_numbers(seed, Stream.MODE_STARTS, 0, 2)
+        key = random_key(int(self.numbers.integers(2**63)))
+        prior = draw_cloud(path.model, key, np.arange(islands), particles).position
+        is_long = path.num_numbers > MANY_NUMBERS or dimension > MANY_COORDINATES
+        at_once = min(particles, FEW_CLIMBS) if is_long else particles
+        self.shape = islands, at_once, dimension
+        self.count = islands * at_once
+        prior = prior.reshape(-1, dimension)
+        low, high = np.quantile(prior, [1 / 6, 5 / 6], axis=0)
+        self.scale = np.where(high > low, 0.5 * (high - low), 1.0)
+        self.prior = prior[:: len(prior) // self.count][: self.count]
+
+    def starts(self, hot: np.ndarray) -> np.ndarray:
+        """Draws from the prior, and hot particles in every fourth place."""
+        chosen = self.prior.copy()
+        if len(hot):
+            places = slice(3, None, 4)
+            number = len(chosen[places])
+            chosen[places] = hot[self.numbers.integers(len(hot), size=number)]
+        return chosen
+
+    def crossings(self, *ends: np.ndarray) -> np.ndarray:
+        """Ends of climbs in every second place, else coordinates of two ends each."""
+        every = np.concatenate(ends)
+        # The last kind of ends has half of the places: it has not climbed the posterior yet.
+        first = self.numbers.integers(len(every), size=self.count)
+        first[::2] = len(every) - 1 - self.numbers.integers(len(ends[-1]), size=len(first[::2]))
+        second = self.numbers.integers(len(every), size=self.count)
+        mixed = self.numbers.random((self.count, self.shape[2])) < 0.5
+        mixed[::2] = True
+        return np.where(mixed, every[first], every[second])
+
+    def up(self, starts: np.ndarray, power: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of climbs where the density is finite, and their heights."""
+        ends, heights = climb_together(partial(self._measure, power), starts, self.scale)
+        finite = np.isfinite(heights)
+        ends, heights = ends[finite], heights[finite]
+        if self.cell is not None and len(ends):
+            ends = relabelled(self.cell.model, ends, self.cell.reference)
+        return ends, heights
+
+    def peaks(self, ends: np.ndarray, heights: np.ndarray) -> list[Peak]:
+        """The ends gathered to peaks, the highest first."""
+        order = np.argsort(-heights, kind="stable")
+        ends, heights = ends[order], heights[order]
+        left, found = np.ones(len(ends), bool), list[Peak]()
+        while left.any() and len(found) < MAX_PEAKS:
+            top = int(np.argmax(left))
+            peak = self._peak(ends[top], float(heights[top]))
+            left[top] = False
+            if peak is None:
+                continue
+            near = left & (_distance(peak, ends) <= SAME_PEAK)
+            left &= ~near
+            found.append(peak._replace(found_by=1 + int(near.sum())))
+        return found
+
+    def _peak(self, top: np.ndarray, height: float) -> Peak | None:
+        """A peak with its curvature, from differences of the gradient."""
+        half = np.diag(DIFFERENCE * self.scale)
+        slopes = self._measure(1.0, np.concatenate([top + half, top - half]))[1]
+        ahead, behind = np.split(slopes * self.scale, 2)
+        curvature = (behind - ahead) / (2.0 * DIFFERENCE)
+        if not np.isfinite(curvature).all():
+            return None
+        values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+        axes = self.scale[:, None] * vectors / np.sqrt(np.maximum(values, WIDEST**-2))
+        covariance = axes @ axes.T
+        sign, log_det = np.linalg.slogdet(covariance)
+        if sign <= 0 or not math.isfinite(log_det):
+            return None
+        width = 0.5 * (len(top) * math.log(2.0 * math.pi) + float(log_det))
+        return Peak(top, covariance, height + width, 1)
+
+    def _measure(self, power: float, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log density and gradient at any number of places, as many at once as there are climbs."""
+        heights, slopes = [], []
+        for start in range(0, len(where), self.count):
+            block = where[start : start + self.count]
+            padded = np.concatenate([block, np.repeat(block[-1:], self.count - len(block), axis=0)])
+            height, slope = log_densities(
+                self.path,
+                padded.reshape(self.shape),
+                differentiable=True,
+                power=power,
+                bounded=False,
+            )
+            assert slope is not None
+            heights.append(height.reshape(-1)[: len(block)])
+            slopes.append(slope.reshape(self.count, -1)[: len(block)])
+        return np.concatenate(heights), np.concatenate(slopes)
