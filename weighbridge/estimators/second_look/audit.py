@@ -101,6 +101,7 @@ class Audit(NamedTuple):
             return None
         first = ModeSample(self.log_evidence, self.std_error, self.ess, self.mode, self.found_by)
         usable = [sample for sample in (first, *self.groups) if sample.is_usable]
+        lost = [s for s in self.groups if s.found_by and not s.is_usable]
         apart: list[ModeSample] = []
         # A Gaussian over two modes is dropped where each has one of its own, which is sharper.
         for sample in sorted(usable, key=lambda sample: sample.std_error):
@@ -117,8 +118,9 @@ class Audit(NamedTuple):
         if not chosen:
             return None
         joined = join([sample.mode for sample in chosen], cloud, islands, combine)
-        counted = [s for s in apart if s.log_evidence > joined.log_evidence - LITTLE]
-        sure = all(s.is_sharp for s in chosen) and all(s.found_by > 1 for s in counted)
+        counted = [s for s in (*apart, *lost) if s.log_evidence > joined.log_evidence - LITTLE]
+        known = all(s.is_usable and s.found_by > 1 for s in counted)
+        sure = known and all(s.is_sharp for s in chosen)
         return joined._replace(num_modes=len(chosen), is_sure=sure)
 
     @property

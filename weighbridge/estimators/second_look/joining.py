@@ -52,9 +52,9 @@ class Mode(NamedTuple):
     cell: Cell | None = None
 
     @property
-    def core(self) -> np.ndarray:
-        """The draws in the smallest region."""
-        return self.position[self.distance(self.position) <= self.radius(np.empty(0))]
+    def is_own(self) -> np.ndarray:
+        """Which draws are in the smallest region."""
+        return np.asarray(self.distance(self.position) <= self.radius(np.empty(0)))
 
     def distance(self, position: np.ndarray) -> np.ndarray:
         """Distance of positions from the mean, in standard deviations of the Gaussian."""
@@ -198,7 +198,7 @@ def join(modes: Sequence[Mode], cloud: Cloud, islands: np.ndarray, combine: Comb
     radii, kept = [], []
     for mode in modes:
         # The region of a mode does not reach into another one.
-        others = [position[alive], *(other.core for other in modes if other is not mode)]
+        others = [position[alive], *(o.position[o.is_own] for o in modes if o is not mode)]
         radius, draws = _region(mode, np.concatenate([mode.distance(o) for o in others]))
         for earlier, reach in zip(modes, radii):
             draws = np.where(earlier.distance(mode.position) <= reach, -np.inf, draws)

@@ -25,7 +25,8 @@ from weighbridge.estimators.second_look.peaks import Peak
 SAME_HEIGHT = 3.0
 # Powers at which particles are quenched.
 QUENCH = np.array([2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-NUM_FITS = 3
+# Fits of a Gaussian to its own draws, and more of them for the curvature at a peak.
+NUM_FITS, MORE_FITS = 3, 3
 # Groups of quenched particles that are looked at, the largest first.
 MAX_GROUPS = 8
 # Particles are stragglers if a coordinate is this many median deviations from its median; of
@@ -50,7 +51,7 @@ class ModeSample(NamedTuple):
     """An importance sample of a mode.
 
     Attributes:
-        log_evidence: of the mode.
+        log_evidence: of the mode; by Laplace's method if the draws of a peak are of no use.
         std_error: its standard error.
         ess: effective draws; 0 if no Gaussian could be fitted.
         mode: the draws.
@@ -136,7 +137,9 @@ def mode_samples(
             known[place] = known[place]._replace(found_by=met)
         if not any(known[place].is_sharp for place in inside):
             numbers = random_numbers(seed, Stream.QUENCHING, PEAKS_FROM + number)
-            sample = density(peak.position, peak.covariance, numbers)
+            sample = density(peak.position, peak.covariance, numbers, of_a_peak=True)
+            if not sample.is_usable:
+                sample = sample._replace(log_evidence=peak.log_mass)
             known.append(sample._replace(found_by=peak.found_by))
     return known[0], tuple(known[1:])
 
@@ -175,6 +178,8 @@ def _importance(
     mean: np.ndarray,
     covariance: np.ndarray,
     numbers: np.random.Generator,
+    *,
+    of_a_peak: bool = False,
 ) -> ModeSample:
     """Importance sampling from a Gaussian.
 
@@ -190,6 +195,8 @@ def _importance(
         mean: of the first Gaussian.
         covariance: of the first Gaussian.
         numbers: random numbers.
+        of_a_peak: whether the Gaussian has the curvature of a peak, which may be far from the width
+            of the mode: then all draws are like those of the result, and are fitted more often.
     """
     dimension = shape[-1]
     nothing = no_sample(dimension)
@@ -204,8 +211,7 @@ def _importance(
         log_weight = np.where(np.isnan(log_weight), -np.inf, log_weight).reshape(-1)
         mode = Mode(draws.reshape(-1, dimension), log_weight, gaussian, cell)
         if heavy:  # distant draws belong to the density around the mode: leave them out
-            is_own = mode.distance(mode.position) <= mode.radius(np.empty(0))
-            log_weight = np.where(is_own, log_weight, -np.inf)
+            log_weight = np.where(mode.is_own, log_weight, -np.inf)
         top = float(log_weight.max())
         if not math.isfinite(top):
             return nothing
@@ -214,15 +220,23 @@ def _importance(
         error = float(np.std(weight, ddof=1) / weight.mean() / math.sqrt(len(weight)))
         return ModeSample(top + math.log(weight.mean()), error, ess, mode)
 
-    for _ in range(NUM_FITS):
+    for number in range(NUM_FITS + MORE_FITS * of_a_peak):
         try:
             gaussian = mean, np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return nothing
-        found = sample(gaussian, heavy=False)
-        if not 0.0 < found.ess <= 0.5 * shape[0] * shape[1] or found.ess < dimension + 2:
+        found = sample(gaussian, heavy=of_a_peak)
+        if found.ess < dimension + 2:
+            if not of_a_peak:
+                break
+            # The curvature at a peak may be that of a narrow top.
+            covariance = 2.0 * covariance
+            continue
+        if found.ess > 0.5 * shape[0] * shape[1] and (number or not of_a_peak):
             break
         weight = np.exp(found.mode.log_weight - found.mode.log_weight.max())
+        if of_a_peak:
+            weight = np.where(found.mode.is_own, weight, 0.0)
         mean = weight @ found.mode.position / weight.sum()
         covariance = np.atleast_2d(np.cov(found.mode.position.T, aweights=weight))
     return sample(gaussian, heavy=True) if found.ess >= ENOUGH_DRAWS else found

@@ -22,6 +22,8 @@ ALONE = 64.0
 MAX_PEAKS, SAME_PEAK = 32, 1.0
 # Ends of climbs beyond this many standard deviations from the only peak call for more climbs.
 ELSEWHERE = 6.0
+# Batches of climbs from the prior if there are several peaks.
+BATCHES = 3
 # Half of a step of finite differences, in spreads of the prior.
 DIFFERENCE = 1e-5
 # A peak is at most this many spreads of the prior wide in each direction.
@@ -66,7 +68,7 @@ def find_peaks(
         hot: particles of low powers, particles x coordinates; may be empty.
     """
     climb = _Climbs(seed, path, shape, cell)
-    starts = climb.starts(hot)
+    starts = climb.starts(hot, 0)
     found = climb.up(starts)
     alone = climb.up(starts, ALONE)
     peaks = climb.peaks(*found)
@@ -74,8 +76,10 @@ def find_peaks(
         return peaks
     if len(peaks) == 1 and not _elsewhere(peaks[0], alone[0]):
         return peaks
-    again = climb.up(climb.crossings(found[0], alone[0]))
-    return climb.peaks(*(np.concatenate(pair) for pair in zip(found, again)))
+    batches = [found, climb.up(climb.crossings(found[0], alone[0]))]
+    for number in range(1, BATCHES):
+        batches.append(climb.up(climb.starts(hot, number)))
+    return climb.peaks(*(np.concatenate(parts) for parts in zip(*batches)))
 
 
 def _elsewhere(peak: Peak, ends: np.ndarray) -> bool:
@@ -95,20 +99,26 @@ class _Climbs:
         self.path, self.cell = path, cell
         islands, particles, dimension = shape
         self.numbers = random_numbers(seed, Stream.MODE_STARTS, 0, 2)
-        key = random_key(int(self.numbers.integers(2**63)))
-        prior = draw_cloud(path.model, key, np.arange(islands), particles).position
+        self.key = int(self.numbers.integers(2**62))
+        self.draws = islands, particles
         is_long = path.num_numbers > MANY_NUMBERS or dimension > MANY_COORDINATES
         at_once = min(particles, FEW_CLIMBS) if is_long else particles
         self.shape = islands, at_once, dimension
         self.count = islands * at_once
-        prior = prior.reshape(-1, dimension)
-        low, high = np.quantile(prior, [1 / 6, 5 / 6], axis=0)
+        low, high = np.quantile(self._prior(0), [1 / 6, 5 / 6], axis=0)
         self.scale = np.where(high > low, 0.5 * (high - low), 1.0)
-        self.prior = prior[:: len(prior) // self.count][: self.count]
 
-    def starts(self, hot: np.ndarray) -> np.ndarray:
+    def _prior(self, batch: int) -> np.ndarray:
+        """Draws from the prior, as many as there are particles."""
+        islands, particles = self.draws
+        key = random_key(self.key + batch)
+        draws = draw_cloud(self.path.model, key, np.arange(islands), particles).position
+        return draws.reshape(-1, self.shape[2])
+
+    def starts(self, hot: np.ndarray, batch: int) -> np.ndarray:
         """Draws from the prior, and hot particles in every fourth place."""
-        chosen = self.prior.copy()
+        prior = self._prior(batch)
+        chosen = prior[:: len(prior) // self.count][: self.count].copy()
         if len(hot):
             places = slice(3, None, 4)
             number = len(chosen[places])
