@@ -38,6 +38,7 @@ from weighbridge.estimators.second_look.mode_samples import (
     no_sample,
 )
 from weighbridge.estimators.second_look.peaks import find_peaks
+from weighbridge.models.exchangeable import relabelled
 from weighbridge.models.targets.host import HostLikelihood
 
 # Stages of the random numbers: the path itself is stage 0.
@@ -109,14 +110,11 @@ class Audit(NamedTuple):
             if not any(o.holds(centre) or sample.holds(o.mode.gaussian[0]) for o in apart):
                 apart.append(sample)
         found = [(join([sample.mode], cloud, islands, combine), sample) for sample in apart]
-        # The path's mass may also be too uncertain to be called too low.
-        chosen = [
-            sample
-            for joined, sample in found
-            if joined.is_clear or (joined.is_uncertain and sample.is_sharp)
-        ]
-        if not chosen:
+        # The path's mass may also be too uncertain to be called too low. Then all modes that are
+        # known well are taken: to take only the uncertain ones would make the answer too low.
+        if not any(j.is_clear or (j.is_uncertain and sample.is_sharp) for j, sample in found):
             return None
+        chosen = [s for j, s in found if j.is_clear or (s.is_sharp and j.is_possible)]
         joined = join([sample.mode for sample in chosen], cloud, islands, combine)
         counted = [s for s in (*apart, *lost) if s.log_evidence > joined.log_evidence - LITTLE]
         known = all(s.is_usable and s.found_by > 1 for s in counted)
@@ -187,7 +185,13 @@ def audit(
     peaks = []
     if differentiable and not isinstance(end.chunk, HostLikelihood):
         before_end = np.concatenate(hot) if hot else np.empty((0, path.model.dimension))
-        peaks = find_peaks(loop.seed, end, cloud.position.shape, cell, before_end)
+        ended = outcome.cloud
+        if cell is not None:
+            flat = np.asarray(ended.position).reshape(-1, path.model.dimension)
+            labelled = relabelled(path.model, flat, cell.reference)
+            ended = ended._replace(position=labelled.reshape(ended.position.shape))
+        islands = outcome.steps[-1].log_evidence if outcome.steps else np.zeros(len(loop.islands))
+        peaks = find_peaks(loop.seed, end, ended, np.asarray(islands), cell, before_end)
     whole, groups = mode_samples(loop.seed, end, cloud, cell, differentiable, peaks)
     return Audit(drift, *whole[:4], groups, whole.found_by)
 

@@ -9,10 +9,10 @@ import numpy as np
 from weighbridge.core import interrupts
 
 # Steps and changes of gradient that each climb remembers, and evaluations at most.
-MEMORY, MOST_EVALUATIONS = 6, 60
+MEMORY, MOST_EVALUATIONS = 5, 40
 # A climb ends if it expects less than this from its next step (nats). The climbs end together when
 # this share of them has ended.
-NO_GAIN, ENOUGH = 1e-6, 0.98
+NO_GAIN, ENOUGH = 1e-6, 0.9
 # Share of the expected gain that a step must bring.
 ARMIJO = 1e-4
 
@@ -23,7 +23,7 @@ Measure = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 def climb_together(
     measure: Measure, starts: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of climbs by L-BFGS, and the log density there; -inf where it is undefined.
+    """The ends of climbs by L-BFGS, and the log density there; -inf for climbs without an end.
 
     The steps are those of ``estimators/laplace/climbing.py``. There they are part of a program,
     which takes a second to compile for a new model. Here they are made on the host, and the density
@@ -89,7 +89,7 @@ def climb_together(
         length = np.where(gained, reach, length)
         expected = 0.5 * np.sum(direction * score, axis=1) * np.minimum(length, 1.0)
         done |= gained & (expected < NO_GAIN)
-    return position * scale, height
+    return position * scale, np.where(done, height, -np.inf)
 
 
 def _next(

@@ -29,7 +29,7 @@ OUTSIDE = 1e-6
 # The relative error in the wider region may be larger by this factor.
 UNCERTAIN = 5.0
 # The path is uncertain about a mode if the error of its mass is above this share of the evidence.
-MIN_UNCERTAIN_SHARE = 0.02
+MIN_UNCERTAIN_SHARE = 0.05
 # With a smaller error (nats) a joined answer does not suffer from islands that disagree.
 SETTLED = 0.5
 
@@ -106,8 +106,12 @@ class Joined(NamedTuple):
     def is_uncertain(self) -> bool:
         """Whether the path's mass in the mode is far less certain than that of the sample."""
         own = math.sqrt(max(self.gain_error**2 - self.path_error**2, 0.0))
-        in_doubt = self.path_error > max(MIN_UNCERTAIN_SHARE, 2.0 * own)
-        return in_doubt and self.gain > -MIN_MISSED_ERRORS * self.gain_error
+        return self.is_possible and self.path_error > max(MIN_UNCERTAIN_SHARE, 2.0 * own)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the path does not have clearly more there than the sample found."""
+        return self.gain > -MIN_MISSED_ERRORS * self.gain_error
 
     @property
     def is_clear(self) -> bool:
@@ -195,7 +199,8 @@ def join(modes: Sequence[Mode], cloud: Cloud, islands: np.ndarray, combine: Comb
     # An island without weight has no share.
     share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
     alive = np.isfinite(share.reshape(-1))
-    radii, kept = [], []
+    radii: list[float] = []
+    kept: list[np.ndarray] = []
     for mode in modes:
         # The region of a mode does not reach into another one.
         others = [position[alive], *(o.position[o.is_own] for o in modes if o is not mode)]

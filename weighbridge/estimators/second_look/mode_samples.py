@@ -42,7 +42,7 @@ SHARP_DRAWS = 100.0
 # With this share of effective draws, the tails of the weights do not matter.
 EVEN = 0.3
 # Peaks that are sampled at most; those with less than exp(-NEGLIGIBLE) of the heaviest never count.
-MAX_SAMPLED, NEGLIGIBLE = 16, 7.0
+MAX_SAMPLED, NEGLIGIBLE = 32, 7.0
 # First number of their random streams.
 PEAKS_FROM = 100
 
@@ -135,7 +135,7 @@ def mode_samples(
         for place in inside:
             met = known[place].found_by + peak.found_by
             known[place] = known[place]._replace(found_by=met)
-        if not any(known[place].is_sharp for place in inside):
+        if not (peak.is_known or any(known[place].is_sharp for place in inside)):
             numbers = random_numbers(seed, Stream.QUENCHING, PEAKS_FROM + number)
             sample = density(peak.position, peak.covariance, numbers, of_a_peak=True)
             if not sample.is_usable:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import chdtri
 
 from weighbridge.core.random import Stream, random_key, random_numbers
-from weighbridge.estimators.annealing.cloud import draw_cloud
+from weighbridge.estimators.annealing.cloud import Cloud, draw_cloud, shares
 from weighbridge.estimators.annealing.labels import Cell
 from weighbridge.estimators.annealing.path import Path
 from weighbridge.estimators.annealing.path_density import log_densities
 from weighbridge.estimators.second_look.climbs import climb_together
+from weighbridge.estimators.second_look.joining import MIN_UNCERTAIN_SHARE, OUTSIDE
 from weighbridge.models.exchangeable import relabelled
 
 # The power of the likelihood when it is climbed almost alone.
 ALONE = 64.0
 # Peaks that are told apart; ends of climbs this near (in standard deviations) are at one peak.
 MAX_PEAKS, SAME_PEAK = 32, 1.0
-# Ends of climbs beyond this many standard deviations from the only peak call for more climbs.
+# Ends of climbs beyond this many standard deviations from every peak call for more climbs.
 ELSEWHERE = 6.0
 # Batches of climbs from the prior if there are several peaks.
 BATCHES = 3
@@ -42,54 +46,95 @@ class Peak(NamedTuple):
         covariance: minus the inverse of the curvature.
         log_mass: by Laplace's method.
         found_by: how many climbs ended there.
+        is_flat: whether it is a ridge or a plain: its curvature tells nothing of its mass.
+        is_known: whether the particles of the path carry its mass, or it is flat.
     """
 
     position: np.ndarray
     covariance: np.ndarray
     log_mass: float
     found_by: int
+    is_flat: bool = False
+    is_known: bool = False
+
+    def distance(self, position: np.ndarray) -> np.ndarray:
+        """Distance of positions, in standard deviations."""
+        root = np.linalg.cholesky(self.covariance)
+        white = solve_triangular(root, (position - self.position).T, lower=True)
+        return np.asarray(np.sqrt(np.sum(white**2, axis=0)))
 
 
 def find_peaks(
-    seed: int, path: Path, shape: tuple[int, ...], cell: Cell | None, hot: np.ndarray
+    seed: int,
+    path: Path,
+    cloud: Cloud,
+    islands: np.ndarray,
+    cell: Cell | None,
+    hot: np.ndarray,
 ) -> list[Peak]:
     """The peaks that climbs reach, the highest first.
 
     Climbs begin at draws from the prior and at particles of low powers; and at draws that first
-    climbed the likelihood alone, whose top may be where the prior hardly ever draws. If there are
-    several peaks, other climbs begin at crossings of their ends: with some coordinates from one
-    end, and the others from another one.
+    climbed the likelihood alone, whose top may be where the prior hardly ever draws. If the path
+    does not carry the mass of all peaks, other climbs begin at crossings of their ends (some
+    coordinates from one end, and the others from another one) and at more draws.
 
     Args:
         seed: the same seed gives the same starts.
         path: ends at the posterior; differentiable.
-        shape: islands x particles x coordinates for which the run has a program.
+        cloud: particles at the end of the path, in the labelling of ``cell``.
+        islands: log evidence of each island.
         cell: the cell of the labelling, if components may be permuted.
         hot: particles of low powers, particles x coordinates; may be empty.
     """
-    climb = _Climbs(seed, path, shape, cell)
-    starts = climb.starts(hot, 0)
-    found = climb.up(starts)
-    alone = climb.up(starts, ALONE)
-    peaks = climb.peaks(*found)
-    if not peaks or not len(alone[0]):
+    climb = _Climbs(seed, path, cloud.position.shape, cell)
+    found = climb.up(climb.starts(hot, 0))
+    alone = climb.up(climb.starts(hot, 0), ALONE)
+    peaks = _known(climb.peaks(*found), cloud, islands)
+    if all(peak.is_flat for peak in peaks) or not len(alone[0]):
         return peaks
-    if len(peaks) == 1 and not _elsewhere(peaks[0], alone[0]):
+    near = np.min([peak.distance(alone[0]) for peak in peaks], axis=0) <= ELSEWHERE
+    if near.all() and all(peak.is_known for peak in peaks):
         return peaks
     batches = [found, climb.up(climb.crossings(found[0], alone[0]))]
-    for number in range(1, BATCHES):
-        batches.append(climb.up(climb.starts(hot, number)))
-    return climb.peaks(*(np.concatenate(parts) for parts in zip(*batches)))
+    peaks = _known(climb.peaks(*_together(batches)), cloud, islands)
+    if all(peak.is_known for peak in peaks):
+        return peaks
+    batches += [climb.up(climb.starts(hot, number)) for number in range(1, BATCHES)]
+    return _known(climb.peaks(*_together(batches)), cloud, islands)
 
 
-def _elsewhere(peak: Peak, ends: np.ndarray) -> bool:
-    """Whether some ends are too far from the only peak to be on its sides."""
-    return bool(np.any(_distance(peak, ends) > ELSEWHERE))
+def _together(batches: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[np.ndarray]:
+    return (np.concatenate(parts) for parts in zip(*batches))
 
 
-def _distance(peak: Peak, position: np.ndarray) -> np.ndarray:
-    white = np.linalg.solve(np.linalg.cholesky(peak.covariance), (position - peak.position).T)
-    return np.asarray(np.sqrt(np.sum(white**2, axis=0)))
+def _known(peaks: list[Peak], cloud: Cloud, islands: np.ndarray) -> list[Peak]:
+    """The peaks, marked as known if the particles of the path carry the mass of all of them.
+
+    They do if islands agree about the mass at every peak, and if those peaks at which they have
+    less than half of what Laplace's method says lack little together. All peaks are marked, or
+    none: one that has much by chance also looks uncertain, and one that has little looks certain,
+    so that choosing some of them would make the answer too low.
+    """
+    hills = [peak for peak in peaks if not peak.is_flat]
+    if not hills:
+        return peaks
+    count, _, dimension = cloud.position.shape
+    total = np.logaddexp.reduce([peak.log_mass for peak in hills])
+    share = shares(cloud).reshape(count, -1) * count
+    top = islands.max() if np.isfinite(islands).any() else 0.0
+    value = np.exp(islands - top)
+    value = value / max(value.mean(), 1e-300)
+    radius = math.sqrt(chdtri(dimension, OUTSIDE))
+    lacking, unsure = 0.0, 0.0
+    for peak in hills:
+        inside = peak.distance(cloud.position.reshape(-1, dimension)) <= radius
+        mass = value * np.sum(np.where(inside.reshape(share.shape), share, 0.0), axis=1)
+        wanted = math.exp(peak.log_mass - total)
+        lacking += wanted - mass.mean() if mass.mean() < 0.5 * wanted else 0.0
+        unsure = max(unsure, float(np.std(mass)) / math.sqrt(max(count - 3, 1)))
+    is_known = max(lacking, unsure) <= MIN_UNCERTAIN_SHARE
+    return [peak._replace(is_known=is_known or peak.is_flat) for peak in peaks]
 
 
 class _Climbs:
@@ -156,7 +201,7 @@ class _Climbs:
             left[top] = False
             if peak is None:
                 continue
-            near = left & (_distance(peak, ends) <= SAME_PEAK)
+            near = left & (peak.distance(ends) <= SAME_PEAK)
             left &= ~near
             found.append(peak._replace(found_by=1 + int(near.sum())))
         return found
@@ -172,11 +217,13 @@ class _Climbs:
         values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
         axes = self.scale[:, None] * vectors / np.sqrt(np.maximum(values, WIDEST**-2))
         covariance = axes @ axes.T
-        sign, log_det = np.linalg.slogdet(covariance)
-        if sign <= 0 or not math.isfinite(log_det):
+        try:
+            root = np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
             return None
+        log_det = 2.0 * np.sum(np.log(np.diag(root)))
         width = 0.5 * (len(top) * math.log(2.0 * math.pi) + float(log_det))
-        return Peak(top, covariance, height + width, 1)
+        return Peak(top, covariance, height + width, 1, bool(values[0] < WIDEST**-2))
 
     def _measure(self, power: float, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log density and gradient at any number of places, as many at once as there are climbs."""
