@@ -110,9 +110,11 @@ class Audit(NamedTuple):
             if not any(o.holds(centre) or sample.holds(o.mode.gaussian[0]) for o in apart):
                 apart.append(sample)
         found = [(join([sample.mode], cloud, islands, combine), sample) for sample in apart]
-        # The path's mass may also be too uncertain to be called too low. Then all modes that are
-        # known well are taken: to take only the uncertain ones would make the answer too low.
-        if not any(j.is_clear or (j.is_uncertain and sample.is_sharp) for j, sample in found):
+        # The path's shares of several modes may be too uncertain to be called wrong. Then all modes
+        # that are known well are taken: to take only the uncertain ones would make the answer too
+        # low, since a mode of which the islands have little by chance looks certain.
+        unsure = len(apart) > 1 and any(j.is_uncertain and s.is_sharp for j, s in found)
+        if not unsure and not any(j.is_clear for j, _ in found):
             return None
         chosen = [s for j, s in found if j.is_clear or (s.is_sharp and j.is_possible)]
         joined = join([sample.mode for sample in chosen], cloud, islands, combine)

@@ -20,6 +20,8 @@ ARMIJO = 1e-4
 Measure = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+# Climbs may go where numbers overflow; they come back by shorter steps.
+@np.errstate(all="ignore")
 def climb_together(
     measure: Measure, starts: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -43,10 +45,9 @@ def climb_together(
     """
 
     def at(where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with np.errstate(all="ignore"):
-            height, slope = measure(where * scale)
-            slope = slope * scale
-            defined = np.isfinite(height) & np.isfinite(slope).all(axis=1)
+        height, slope = measure(where * scale)
+        slope = slope * scale
+        defined = np.isfinite(height) & np.isfinite(slope).all(axis=1)
         return np.where(defined, height, -np.inf), np.where(defined[:, None], slope, 0.0)
 
     position = starts / scale
@@ -66,8 +67,7 @@ def climb_together(
         gained = ~done & (new_height >= height + ARMIJO * promise)
         # Shorter steps: at the top of the parabola through both heights, or a tenth.
         fall = height + promise - new_height
-        with np.errstate(all="ignore"):
-            factor = np.where(fall > 0, 0.5 * promise / fall, 0.5)
+        factor = np.where(fall > 0, 0.5 * promise / fall, 0.5)
         factor = np.clip(np.where(np.isfinite(factor), factor, 0.1), 0.1, 0.5)
         length = np.where(gained | done, length, length * factor)
         done |= ~gained & (promise < NO_GAIN)

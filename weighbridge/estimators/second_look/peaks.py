@@ -64,6 +64,8 @@ class Peak(NamedTuple):
         return np.asarray(np.sqrt(np.sum(white**2, axis=0)))
 
 
+# Curvatures and distances may overflow where climbs went astray; such ends are left out.
+@np.errstate(all="ignore")
 def find_peaks(
     seed: int,
     path: Path,
@@ -214,10 +216,10 @@ class _Climbs:
         curvature = (behind - ahead) / (2.0 * DIFFERENCE)
         if not np.isfinite(curvature).all():
             return None
-        values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-        axes = self.scale[:, None] * vectors / np.sqrt(np.maximum(values, WIDEST**-2))
-        covariance = axes @ axes.T
         try:
+            values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+            axes = self.scale[:, None] * vectors / np.sqrt(np.maximum(values, WIDEST**-2))
+            covariance = axes @ axes.T
             root = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return None
