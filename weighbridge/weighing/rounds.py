@@ -152,11 +152,11 @@ def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
     """Whether more islands cannot reach the tolerance.
 
     This is so if the error is unknown, if a part of it that more islands do not reduce is too large
-    (the bias, or the evidence that was left when a run was cut short), or if all islands miss the
-    same mass, so that the answer does not come from them.
+    (the bias, or the evidence that was left when a run was cut short), or if modes were joined to
+    the first islands, which others may miss: their mean would drop what the first round found.
     """
     return (
-        any(math.isnan(r.claimed_error) or Status.MASS_MISSED in r.flags for r in results)
+        any(math.isnan(r.claimed_error) or _is_joined(r) for r in results)
         or abs(_bias(results)) > tolerance
         or any(r.diagnostics.get("cut_off", 0.0) > tolerance for r in results)
     )
@@ -189,6 +189,10 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
 
 def _by_bridge(result: Evidence) -> bool:
     return bool(result.diagnostics.get("answer") == "bridge")
+
+
+def _is_joined(result: Evidence) -> bool:
+    return Status.MASS_MISSED in result.flags or result.diagnostics.get("answer") == "neither"
 
 
 def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:
