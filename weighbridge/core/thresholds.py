@@ -76,6 +76,8 @@ MIN_SPREAD_P_VALUE = 0.01
 # walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
 MIN_NESTED_EXTRA_MOVES = 1
+# Not if this share of the walkers jumped: a jump forgets the position at once.
+MIN_NESTED_JUMPS = 0.5
 # FEW_LIVE_POINTS: nested sampling of more parameters than this needs this many live points for
 # each of them.
 MANY_NESTED_PARAMETERS, MIN_POINTS_FOR_EACH = 10, 10
