@@ -35,6 +35,8 @@ DRIFT_FALSE_ALARM = 1e-3
 # PATH_LOST: path and bridge agree if they differ by at most this many combined errors; the path's
 # error has a Student-t distribution with 15 degrees of freedom.
 MAX_BRIDGE_ERRORS = 4.0
+# A stated error (nats) above which SGAIS looks for the mode, too.
+MAX_UNDOUBTED_ERROR = 0.5
 # BRIDGE_SHORT: if the Pareto shape of its weights is above this, a bridge's error decreases more
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5

@@ -128,7 +128,7 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
 
     A standard deviation from J islands has a relative error of about 1 / sqrt(2 (J - 1)). Without
     this factor, rounds would stop too early when the estimate happens to be small. The error of a
-    path that no bridge confirms counts as infinite if there are too few islands.
+    path that nothing confirms counts as infinite if there are too few islands.
     """
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
     if count < least and not all(_by_bridge(r) for r in results):
@@ -143,9 +143,10 @@ def _error(results: Sequence[Evidence], method: Method) -> float:
 
 
 def _bias(results: Sequence[Evidence]) -> float:
-    """The bias, which more islands do not reduce; mean over rounds."""
+    """The bias, which more islands do not reduce; mean over rounds. Only paths have one."""
     names = ("heating_bias", "noise_bias", "dimension_bias")
-    return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
+    paths = [{} if _by_bridge(r) else r.diagnostics for r in results]
+    return float(np.mean([sum(path.get(name, 0.0) for name in names) for path in paths]))
 
 
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
@@ -188,7 +189,9 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
 
 
 def _by_bridge(result: Evidence) -> bool:
-    return bool(result.diagnostics.get("answer") == "bridge")
+    """Whether the answer is not that of the path, but of a bridge to it or of the mode."""
+    seen = result.diagnostics
+    return bool(seen.get("answer") in ("bridge", "mode") and "path_log_evidence" in seen)
 
 
 def _is_joined(result: Evidence) -> bool:
