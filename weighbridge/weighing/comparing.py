@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, cast
@@ -16,7 +15,8 @@ from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
 from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.data.row_checking import RowPolicy
-from weighbridge.estimators.registry import Method, choose
+from weighbridge.estimators.choosing import Choice, choose
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.models.row_gate import QuarantineFile, refuse_pymc
@@ -62,7 +62,8 @@ def compare(
             which are then weighed on the data, in one pass. Or a ratio of evidences, as of
             ``wb.savage_dickey``: then the log evidences themselves are not known.
         data: for models: the data, as in ``wb.evidence``.
-        method: for models: a method object, or its name for the defaults.
+        method: for models: a method object, or its name for the defaults. "auto" begins with the
+            same method for all models, and goes on by the same rules for those that need it.
         prior_odds: prior weight of each model; equal by default.
         seed: the same seed gives the same numbers.
         tolerance: for models: standard error (nats) of each log evidence to reach.
@@ -116,12 +117,11 @@ def compare(
         raise MethodError("compare needs two models or more, or their results.")
     remarks: list[str] = []
     if any(isinstance(model, Model) for model in models.values()):
-        (chosen, note), limits = choose(method, models.values()), Limits(tolerance, time_limit)
-        limits.check(chosen)
+        choice, limits = choose(method, models.values()), Limits(tolerance, time_limit)
+        limits.check(choice.method, decides=choice.decides)
         check_prior_odds(list(models), prior_odds)
         bad_rows = BadRows(on_bad_row, quarantine)
-        weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
-        results = {n: replace(r, diagnostics=r.diagnostics | note) for n, r in weighed.items()}
+        results = _weigh(models, data, choice, seed, limits, progress, bad_rows)
     else:
         results = _check_results(models)
         remarks = _different_data(results)
@@ -144,7 +144,7 @@ def compare(
 def _weigh(
     models: Mapping[str, Any],
     data: Any,
-    method: Method,
+    choice: Choice,
     seed: int,
     limits: Limits,
     progress: bool | Reporter | None,
@@ -161,11 +161,11 @@ def _weigh(
     reporter = choose_reporter(progress)
     with interruptible(partial(announce, reporter, at_once=True)):
         with announced(reporter, READING):
-            source = open_common(models, data, method, bad_rows.on_bad_row)
+            source = open_common(models, data, choice.method, bad_rows.on_bad_row)
         return weigh_together(
             {name: Competitor(model, as_it_is) for name, model in models.items()},
             source,
-            method,
+            choice,
             seed=seed,
             limits=limits,
             on_bad_row=bad_rows.on_bad_row,
