@@ -35,6 +35,8 @@ MOST_IMPORTANCE_PARAMETERS = 50
 MOST_NESTED_ROWS, MOST_ROWS = 20_000, 131_072
 # Methods that one model gets at most.
 MOST_ATTEMPTS = 3
+# Methods with a path from the prior to the posterior: of powers, or of rows.
+TEMPERING = {"sgais", "smc", "ais", "ibis", "thermodynamic"}
 # What says that batches, not modes, are the trouble; and what says that moves are.
 OF_BATCHES = {Status.NOISY, Status.HEATED, Status.UNADJUSTED}
 OF_MOVES = {Status.DRIFTING, Status.TOO_FEW_MOVES, Status.STALLED, Status.LOW_ACCEPTANCE}
@@ -154,7 +156,7 @@ def choose_unlike(offer: Offer, known: Sequence[str] = ()) -> list[Choice]:
     ['smc', 'nested', 'importance']
     """
     found = []
-    if not {"sgais", "smc"} & set(known):
+    if not TEMPERING & set(known):
         found.append(_tempering(offer))
     if _suits_nested(offer) and "nested" not in known:
         found.append(Choice(NestedSampling(), "no path of powers"))

@@ -76,11 +76,16 @@ def path_lower_bound(result: Evidence, probability: float) -> float:
     >>> round(path_lower_bound(path, 0.95), 3)
     -11.996
     """
-    if not 0 < probability < 1:
-        raise MethodError(f"probability must lie between 0 and 1, not {probability!r}.")
+    check_probability(probability)
     if result.method not in UNBIASED or Status.UNADJUSTED in result.flags:
         return math.nan
     return islands_lower_bound(result, probability)
+
+
+def check_probability(probability: float) -> None:
+    """Refuse a number that is not a probability between 0 and 1."""
+    if not 0 < probability < 1:
+        raise MethodError(f"probability must lie between 0 and 1, not {probability!r}.")
 
 
 def islands_lower_bound(result: Evidence, probability: float) -> float:

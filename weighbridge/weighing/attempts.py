@@ -43,12 +43,14 @@ class Attempt(NamedTuple):
         result: what it found; None if it gave nothing.
         seconds: how long it took.
         trouble: why its result is not to be trusted; empty if it is.
+        error: what it raised, if it did.
     """
 
     choice: Choice
     result: Evidence | None
     seconds: float
     trouble: str
+    error: Exception | None = None
 
     @property
     def flags(self) -> tuple[Status, ...]:
@@ -106,21 +108,26 @@ class Trials:
             self._holders = hold_rows(weighing, list(weighing.competitors))
         return self._holders
 
-    def attempt(self, name: str, choice: Choice, *, again: bool = True) -> Attempt:
+    def attempt(
+        self, name: str, choice: Choice, *, again: bool = True, shared_by: int = 1
+    ) -> Attempt:
         """A method on one model, within the time that is left; its errors are kept as trouble.
 
         Args:
             name: of the model.
             choice: the method.
             again: whether a method has read the rows before.
+            shared_by: methods that share the time that is left.
         """
         began = time.perf_counter()
         method, limits = choice.method, self.limits
         if method.num_islands < 4 or not method.states_error:
             limits = replace(limits, tolerance=None)
-        limits = replace(limits, time_limit=self.seconds_left())
+        left = self.seconds_left()
+        limits = replace(limits, time_limit=None if left is None else max(left, 0.1) / shared_by)
         weighing = self.weighing._replace(method_shown=method.name)
         found: Evidence | None = None
+        failure: Exception | None = None
         try:
             with interrupts.ended_after(limits.time_limit):
                 holders = {name: self.held(again=again)[name]}
@@ -131,11 +138,11 @@ class Trials:
             trouble = "interrupted"
         except Exception as error:
             # Earlier results must not be lost because a later method fails, whatever the reason.
-            trouble = f"{type(error).__name__}: {error}"
+            trouble, failure = f"{type(error).__name__}: {error}", error
         is_late = found is None or Status.INTERRUPTED in found.flags
         if is_late and limits.time_limit is not None and not interrupts.is_due():
             trouble = "stopped by the time limit"
-        return Attempt(choice, found, time.perf_counter() - began, trouble)
+        return Attempt(choice, found, time.perf_counter() - began, trouble, failure)
 
 
 def weigh_by_choice(weighing: Weighing, first: Choice, limits: Limits) -> dict[str, Evidence]:

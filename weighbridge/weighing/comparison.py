@@ -18,6 +18,7 @@ from weighbridge.plots.models import plot_comparison
 from weighbridge.results.evidence_ratio import EvidenceRatio
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.wording import SMALL_ERROR, caution_of, counted, left_out
+from weighbridge.weighing.cross_check import CrossCheck
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,6 +56,7 @@ class Comparison(Tabular, Shown):
         left_out: models that had no result yet when the run was interrupted.
         ratio: the ratio of evidences that the comparison was made of. The log evidences are then
             unknown (NaN), and the factors may be bounds (``bound``).
+        cross_checks: for each model, what other methods say of its evidence, if asked for.
 
     After an interruption the models cannot be compared if one of them was left out, if they have
     seen different numbers of rows, or if one has not reached power 1 of the likelihood. Factors
@@ -74,6 +76,7 @@ class Comparison(Tabular, Shown):
     remarks: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     ratio: EvidenceRatio | None = field(default=None, repr=False)
+    cross_checks: dict[str, CrossCheck] = field(default_factory=dict, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -201,6 +204,7 @@ class Comparison(Tabular, Shown):
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
+        found += [f"{name}: {check.heading}" for name, check in self.cross_checks.items()]
         of_results = (remark for result in self.results.values() for remark in result.remarks)
         return [*found, *dict.fromkeys([*self.remarks, *of_results])]
 
