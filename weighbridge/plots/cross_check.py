@@ -54,6 +54,7 @@ def plot_cross_check(
             label.set_color(FLAGGED)
     panel.set_ylim(len(labels) - 0.5, -0.5)
     panel.set_xlabel("log evidence (nats), with 2 standard errors")
+    panel.set_ylabel("method")
     tidy(panel)
     panel.grid(visible=False, axis="y")
     handles, names = panel.get_legend_handles_labels()

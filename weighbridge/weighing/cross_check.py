@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SCHEMA = "weighbridge.cross_check.1"
 AGREE, DISAGREE, UNDECIDED = "agree", "disagree", "undecided"
 # The probability with which the lower bound holds that is printed and drawn.
-SHOWN_PROBABILITY = 0.95
+CERTAINTY = 0.95
 SAVED = record(
     {
         "methods": items(text, different=True),
@@ -106,7 +106,7 @@ class CrossCheck(Tabular, Shown):
         pairs = combinations(self.results, 2)
         return {(a, b): distance(self.results[a], self.results[b]) for a, b in pairs}
 
-    def lower_bound(self, probability: float = SHOWN_PROBABILITY) -> float:
+    def lower_bound(self, certainty: float = CERTAINTY) -> float:
         r"""A lower bound on the log evidence that holds with at least this probability.
 
         .. math:: \Pr[\log Z \ge \log \hat Z - b] \ge 1 - e^{-b}
@@ -116,11 +116,11 @@ class CrossCheck(Tabular, Shown):
         stated error to be right. There is no such bound from above. NaN if no method is a path.
 
         Args:
-            probability: 1 - exp(-b); several paths share it.
+            certainty: 1 - exp(-b); several paths share the rest.
         """
-        check_probability(probability)
+        check_probability(certainty)
         paths = [r for r in self.results.values() if not math.isnan(path_lower_bound(r, 0.5))]
-        each = 1.0 - (1.0 - probability) / max(len(paths), 1)
+        each = 1.0 - (1.0 - certainty) / max(len(paths), 1)
         return max((path_lower_bound(path, each) for path in paths), default=math.nan)
 
     @property
@@ -156,7 +156,7 @@ class CrossCheck(Tabular, Shown):
         bound = self.lower_bound()
         if not math.isnan(bound):
             found.append(
-                f"with a probability of at least {SHOWN_PROBABILITY} the log evidence is above "
+                f"with a probability of at least {CERTAINTY} the log evidence is above "
                 f"{bound:.2f}, whatever the errors are (Markov's inequality for the path's mean "
                 "of Z)"
             )
