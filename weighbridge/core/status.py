@@ -47,6 +47,20 @@ class Status(enum.Enum):
         "any other method, such as wb.SMC() or wb.NestedSampling().",
         GRAVE,
     )
+    HUGE_ERROR = (
+        "error too large",
+        "the standard error was more than 10 nats (diagnostics['untrusted_std_error']): nothing is "
+        "known about the log evidence but perhaps a bound, and it cannot be compared",
+        "Use another method, such as wb.NestedSampling() or wb.SMC(); more particles "
+        "(num_particles); or another parametrisation.",
+        GRAVE,
+    )
+    LARGE_ERROR = (
+        "large error",
+        "the standard error is 2 nats or more, so large that the model can hardly be compared",
+        "Use more particles (num_particles), more islands (num_islands), a tolerance with a "
+        "longer time_limit, or another method.",
+    )
     ROUNDED = (
         "lost in rounding",
         "the log evidence is so large that double precision rounds it by more than a hundredth of "
@@ -62,9 +76,15 @@ class Status(enum.Enum):
         "This happens in models with very many parameters. Islands may then share a bias, and the "
         "log evidence is likely to be too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
-        "(num_particles), or a model with fewer parameters. In nested sampling: more moves "
-        "(num_moves).",
+        "(num_particles), or a model with fewer parameters.",
         GRAVE,
+    )
+    WALKERS_REMEMBER = (
+        "walkers remember their starts",
+        "the walkers of nested sampling made so few moves that new points are still correlated "
+        "with their starts (diagnostics['remembered']), or that not every coordinate could move. "
+        "The stated error allows for this correlation, but only roughly",
+        "Use more moves (num_moves), or more live points (num_live).",
     )
     HEATED = (
         "heated",
@@ -84,10 +104,9 @@ class Status(enum.Enum):
     )
     FLAT = (
         "flat likelihood",
-        "the log-likelihood was the same at every draw from the prior. Either it does not depend "
-        "on the parameters, and the answer is exact; or it differs only in a region that no draw "
-        "hit, and the log evidence is too low by an unknown amount that the standard error does "
-        "not include",
+        "the log-likelihood was the same at every draw from the prior. Either it is constant, and "
+        "the answer is exact; or it differs only in a region that no draw hit, and the log "
+        "evidence is too low by an unknown amount. So there is no standard error",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
         "(num_particles), or a prior that is closer to the region where the likelihood varies.",
         GRAVE,
@@ -126,12 +145,22 @@ class Status(enum.Enum):
         "are too noisy, which takes long (the default for up to 131,072 rows in memory). Or "
         "parametrise the model so that its posterior is closer to a Gaussian.",
     )
+    RANKS_FAR_FROM_UNIFORM = (
+        "new points far from uniform",
+        "the insertion test of nested sampling fails beyond any chance, with a p-value below one "
+        "in a million (diagnostics['insertion_p_value'], ['rolling_p_value']): the walkers did not "
+        "get far enough from their starts, and the log evidence may be wrong by more than its "
+        "error",
+        "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
+        "points (num_live), or a parametrisation with less varying scales.",
+        GRAVE,
+    )
     RANKS_NOT_UNIFORM = (
         "new points not uniform",
         "the insertion test of nested sampling fails: new points are not inserted uniformly among "
-        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did "
-        "not get far enough from their starts, and the log evidence may be wrong by more than its "
-        "error",
+        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). This happens by "
+        "chance in a few of a hundred right runs; or the walkers did not get far enough from their "
+        "starts",
         "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
         "points (num_live), or a parametrisation with less varying scales.",
     )
@@ -147,7 +176,7 @@ class Status(enum.Enum):
         "few live points",
         "nested sampling has fewer than ten live points for each of many parameters. Their "
         "covariance, which shapes the moves, is poorly known, new points stay near their starts, "
-        "and the log evidence is likely to be too high by more than its error",
+        "and the log evidence is likely to be too high (by 1.5 stated errors in 100 dimensions)",
         "Use more live points (num_live at least ten times the number of parameters), or more "
         "moves (num_moves five times that number), or compare with wb.SMC().",
     )
@@ -353,9 +382,14 @@ class Status(enum.Enum):
 
 
 def gravest(flags: Sequence[Status]) -> Status:
-    """The most serious of some flags, which stands first, or ``Status.OK``.
+    """The first grave flag; if there is none the first flag, or ``Status.OK``.
 
-    >>> gravest([Status.LOW_ESS]).name, gravest([]).name
-    ('LOW_ESS', 'OK')
+    >>> gravest([Status.LOW_ESS, Status.STALLED]).name, gravest([]).name
+    ('STALLED', 'OK')
     """
-    return flags[0] if flags else Status.OK
+    return next(iter([*filter(is_grave, flags), *flags]), Status.OK)
+
+
+def is_grave(flag: Status) -> bool:
+    """Whether a flag is grave; see ``Status``."""
+    return flag.grave

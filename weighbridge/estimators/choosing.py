@@ -39,7 +39,14 @@ MOST_ATTEMPTS = 3
 TEMPERING = {"sgais", "smc", "ais", "ibis", "thermodynamic"}
 # What says that batches, not modes, are the trouble; and what says that moves are.
 OF_BATCHES = {Status.NOISY, Status.HEATED, Status.UNADJUSTED}
-OF_MOVES = {Status.DRIFTING, Status.TOO_FEW_MOVES, Status.STALLED, Status.LOW_ACCEPTANCE}
+OF_MOVES = {
+    Status.DRIFTING,
+    Status.TOO_FEW_MOVES,
+    Status.STALLED,
+    Status.LOW_ACCEPTANCE,
+    Status.WALKERS_STUCK,
+    Status.RANKS_FAR_FROM_UNIFORM,
+}
 
 
 @dataclass(frozen=True)

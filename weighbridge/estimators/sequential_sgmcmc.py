@@ -226,11 +226,11 @@ class SequentialSGMCMCRun(LedgerRun):
         origin = np.broadcast_to(np.arange(particles), (islands, particles))
         ledger.cloud = Cloud(np.asarray(position), log_weight, origin)
         ledger.log_evidences = np.full(islands, found.log_evidence)
-        self.start_error, self.start_flags = found.std_error, found.flags
+        self.start_error, self.start_flags = found.claimed_error, found.flags
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
         # The trace of nested sampling has an entry for each point, not for each step.
         steps = float(found.diagnostics.get("num_batches", len(found.trace["log_evidence"])))
-        known = (found.log_evidence, found.std_error, steps, ess)
+        known = (found.log_evidence, found.claimed_error, steps, ess)
         ledger.path.append(PathPoint(seen, *known, ledger.temperature))
 
     def _anneal(self, chunk: ChunkRows) -> Annealed:

@@ -13,7 +13,6 @@ from weighbridge.core.progress.announcing import announce
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MIN_METHOD_ERRORS, PATH_BOUND_PROBABILITY
 from weighbridge.estimators.choosing import (
-    OF_BATCHES,
     Choice,
     choose_next,
     distrust,
@@ -31,8 +30,6 @@ from weighbridge.weighing.rounds import Limits, run_rounds
 
 # What the user sees of rows that were left out; only the first method counts and writes them.
 ABOUT_ROWS = ("rows_skipped", "rows_quarantined", "columns_left_out", "largest_value")
-# Paths whose islands are means of Z, so that they hardly overshoot.
-PATHS = ("smc", "sgais")
 
 
 class Attempt(NamedTuple):
@@ -57,11 +54,6 @@ class Attempt(NamedTuple):
         """The flags of its result."""
         return () if self.result is None else self.result.flags
 
-    @property
-    def is_path(self) -> bool:
-        """Whether it is a path whose islands are means of Z, so that it hardly overshoots."""
-        return self.choice.method.name in PATHS and not OF_BATCHES & set(self.flags)
-
     def told(self) -> dict[str, Any]:
         """The attempt as plain values, for the diagnostics."""
         found = self.result
@@ -69,7 +61,7 @@ class Attempt(NamedTuple):
             "method": self.choice.method.name,
             "why": self.choice.why,
             "log_evidence": math.nan if found is None else found.log_evidence,
-            "std_error": math.nan if found is None else found.std_error,
+            "std_error": math.nan if found is None else found.claimed_error,
             "flags": [flag.name for flag in self.flags],
             "seconds": self.seconds,
             "trouble": self.trouble,
@@ -195,48 +187,49 @@ def answer(tried: Sequence[Attempt]) -> Evidence:
 
     The answer is the most exact result that is to be trusted. If such results do not agree, or if
     one of them lies below what a path has found, the answer is the largest, and flagged. If none is
-    to be trusted, it is the largest of the paths, which fall short rather than overshoot.
+    to be trusted, it is one without a grave flag, or else the largest of the lower bounds.
     """
-    whole = [a for a in tried if a.result is not None and Status.INTERRUPTED not in a.flags]
-    good = [a.result for a in whole if a.result is not None and not a.trouble]
-    found = most_exact(good) if good else _largest([a for a in whole if a.is_path] or whole)
-    found = found or tried[0].result
-    assert found is not None, "a first method without a result has raised its error"
-    raised: tuple[Status, ...] = ()
-    if good and not (all_agree(good) and _within_bounds(found, whole)):
-        found = _largest(whole) or found
-        found = replace(found, std_error=math.nan)
-        raised = (Status.METHODS_DISAGREE,)
+    found = [a.result for a in tried if a.result is not None]
+    whole = [r for r in found if Status.INTERRUPTED not in r.flags] or found
+    good = [a.result for a in tried if a.result is not None and not a.trouble]
+    chosen = _best(good, whole)
+    raised: list[Status] = []
+    if good and not (all_agree(good) and _within_bounds(chosen, whole)):
+        bounds = [r for r in whole if r.is_lower_bound]
+        chosen, raised = _largest([*good, *bounds]), [Status.METHODS_DISAGREE]
     if interrupts.is_due() and len(tried) > 1:
-        raised = (Status.INTERRUPTED, *raised)
+        raised = [Status.INTERRUPTED, *raised]
     first = tried[0].result
     assert first is not None
-    told = {n: v for n, v in found.diagnostics.items() if n not in ABOUT_ROWS}
+    told = {n: v for n, v in chosen.diagnostics.items() if n not in ABOUT_ROWS}
     told |= {n: v for n, v in first.diagnostics.items() if n in ABOUT_ROWS}
     told["attempts"] = [attempt.told() for attempt in tried]
     if len(tried) > 1 or not isinstance(tried[0].choice.method, SGAIS):
-        told["chosen"] = _in_words(tried, found.method)
+        told["chosen"] = _in_words(tried, chosen.method)
     return replace(
-        found,
+        chosen,
         diagnostics=told,
-        flags=tuple(dict.fromkeys((*raised, *found.flags))),
+        flags=tuple(dict.fromkeys((*raised, *chosen.flags))),
         elapsed=sum(attempt.seconds for attempt in tried),
     )
 
 
-def _largest(attempts: Sequence[Attempt]) -> Evidence | None:
-    results = [a.result for a in attempts if a.result is not None]
-    return max(results, key=lambda result: result.log_evidence, default=None)
+def _best(good: Sequence[Evidence], whole: Sequence[Evidence]) -> Evidence:
+    """The most exact of the good results; if there is none, the most useful of all."""
+    trusted = [r for r in whole if r.is_trusted and not math.isnan(r.std_error)]
+    if good or trusted:
+        return most_exact(good or trusted)
+    return _largest([r for r in whole if r.is_lower_bound] or whole)
 
 
-def _within_bounds(found: Evidence, attempts: Sequence[Attempt]) -> bool:
+def _largest(results: Sequence[Evidence]) -> Evidence:
+    return max(results, key=lambda result: result.log_evidence)
+
+
+def _within_bounds(chosen: Evidence, results: Sequence[Evidence]) -> bool:
     """Whether an answer is not below the bound of a path that was not to be trusted."""
-    upper = found.log_evidence + MIN_METHOD_ERRORS * found.std_error
-    bounds = [
-        islands_lower_bound(a.result, PATH_BOUND_PROBABILITY)
-        for a in attempts
-        if a.is_path and a.trouble and a.result is not None
-    ]
+    upper = chosen.log_evidence + MIN_METHOD_ERRORS * chosen.std_error
+    bounds = [islands_lower_bound(r, PATH_BOUND_PROBABILITY) for r in results if r.is_lower_bound]
     return not any(bound > upper for bound in bounds)
 
 

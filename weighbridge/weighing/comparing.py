@@ -284,6 +284,7 @@ def compare_results(
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
+        trust={name: result.trust for name, result in results.items()},
         results=results,
         remarks=tuple(remarks),
         left_out=missing,

@@ -198,7 +198,7 @@ def _evidence(
     if not isinstance(draws, Evidence):
         return math.nan, math.nan
     log_evidence = draws.log_evidence + found.log_mean
-    apart = math.hypot(draws.std_error, found.std_error)
+    apart = math.hypot(draws.claimed_error, found.std_error)
     if blocks == 1:
         return log_evidence, apart
     # If the islands are the source of the evidence, the two errors are correlated; then the new

@@ -80,7 +80,7 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
         second, cloud = _second_look(run)
     except interrupts.Interrupted:
         path_flags = (Status.INTERRUPTED, *path_flags)
-    decision = decide(crossing, found.log_evidence, found.std_error, path_flags)
+    decision = decide(crossing, found.log_evidence, found.claimed_error, path_flags)
 
     def combine(islands: np.ndarray) -> Combined:
         """Combine evidence of islands, or parts of it; add the variance of settled islands."""
