@@ -126,7 +126,10 @@ def test_an_answer_below_what_a_path_found_is_flagged():
 
 def test_if_none_is_to_be_trusted_it_is_the_largest_of_the_paths():
     flagged = [Status.ISLANDS_DISAGREE]
-    tried = [found("sgais", -9.0, flags=flagged), found("nested", -5.0, flags=[Status.FLAT])]
+    tried = [
+        found("sgais", -9.0, flags=flagged),
+        found("nested", -5.0, flags=[Status.WALKERS_STUCK]),
+    ]
     assert answer(tried).method == "sgais"
     assert answer([*tried, found("smc", -7.0, flags=flagged)]).log_evidence == -7.0
 

@@ -194,7 +194,9 @@ def distrust(result: Evidence) -> str:
     >>> distrust(found(0.1)), distrust(found(0.1, Status.DRIFTING)), distrust(found(2.5))
     ('', 'still drifting', 'an error of 2.5 nats')
     """
-    grave = [flag.label for flag in result.flags if flag.grave or flag is Status.INTERRUPTED]
+    if Status.INTERRUPTED in result.flags:
+        return Status.INTERRUPTED.label
+    grave = [flag.label for flag in result.flags if flag.grave]
     if grave:
         return ", ".join(grave)
     if not math.isfinite(result.log_evidence):
