@@ -15,6 +15,7 @@ from weighbridge.estimators import choosing
 from weighbridge.estimators.choosing import Choice, Offer, choose, choose_next, choose_unlike
 from weighbridge.weighing import attempts
 from weighbridge.weighing.attempts import Attempt, answer
+from weighbridge.weighing.rounds import Limits, Rounds, run_rounds
 
 MODEL, DATA = wb.zoo.gaussian.model(), wb.zoo.gaussian.simulate(50, seed=1)
 EXACT = wb.zoo.gaussian.log_evidence(DATA)
@@ -255,3 +256,18 @@ def test_work_is_ended_after_its_seconds_and_may_go_on_then():
             assert is_due()
         assert not is_due()
         assert interruption.until is None
+
+
+def test_no_rounds_are_added_to_a_result_that_another_method_follows():
+    calls = []
+
+    def one_round(first_island, names):
+        calls.append(first_island)
+        flags = [Status.STALLED] if len(calls) == 1 else []
+        told = {"island_log_evidence": np.array([-9.0, -8.5, -9.5, -9.2])}
+        result = wb.Evidence(-9.0, 0.3, 9, "smc", wb.Trace(), {}, np.zeros(1), told, tuple(flags))
+        return dict.fromkeys(names, result)
+
+    plan = Rounds(one_round, wb.SMC(num_islands=4), True)
+    left = run_rounds(plan, ["a"], Limits(0.1, leaves_grave=True))["a"]
+    assert (calls, left.status) == ([0], Status.STALLED)

@@ -151,14 +151,27 @@ def weigh_by_choice(weighing: Weighing, first: Choice, limits: Limits) -> dict[s
     if holders is not None:
         offers = [offer_of(model, holders[name].values()) for name, model in models.items()]
         first = suit_to_host(first, offers)
+        can_go_on = all(choose_next(offer, [first.method.name], ()) for offer in offers)
+    else:
+        can_go_on = True
+    limits = replace(limits, leaves_grave=can_go_on and weighing.source.reopenable)
     shown = weighing._replace(method_shown=first.method.name)
     plan = plan_rounds(shown, first.method, limits, holders=holders)
     answers = {}
     for name, result in run_rounds(plan, list(models), limits).items():
         tried = [Attempt(first, result, result.elapsed, distrust(result))]
         _go_on(trials, name, tried)
-        answers[name] = answer(tried)
+        answers[name] = _within_tolerance(answer(tried), limits)
     return answers
+
+
+def _within_tolerance(result: Evidence, limits: Limits) -> Evidence:
+    """The result, flagged if its error is too large; some methods do not add islands."""
+    flag = Status.TOLERANCE_NOT_REACHED
+    reached = limits.tolerance is None or result.claimed_error <= limits.tolerance
+    if reached or flag in result.flags:
+        return result
+    return replace(result, flags=(*result.flags, flag))
 
 
 def _go_on(trials: Trials, name: str, tried: list[Attempt]) -> None:

@@ -32,10 +32,13 @@ class Limits:
         tolerance: standard error (nats) to reach; None runs one round.
         time_limit: seconds after which no further round begins, and "auto" tries no further
             method; for other methods it needs a tolerance.
+        leaves_grave: whether no round is added to a result with a grave flag, because another
+            method can follow.
     """
 
     tolerance: float | None = None
     time_limit: float | None = None
+    leaves_grave: bool = False
 
     def check(self, method: Method, *, decides: bool = False) -> None:
         """Raise an error for invalid limits, or limits that this method cannot meet.
@@ -106,7 +109,9 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
         pending = [n for n in pending if not _surely(rounds[n], method, least) <= tolerance]
+        left = {n for n in pending if limits.leaves_grave and not rounds[n][-1].is_trusted}
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
+        stuck |= left
         pending = [name for name in pending if name not in stuck]
         missed |= {n for n in stuck if not _error(rounds[n], method) <= tolerance}
     merged = {name: merge(results, method) for name, results in rounds.items() if results}
