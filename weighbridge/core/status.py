@@ -190,16 +190,23 @@ class Status(enum.Enum):
         "without a maximum, change the model.",
         GRAVE,
     )
+    WEIGHTS_WITHOUT_MEAN = (
+        "weights without a mean",
+        "the importance weights have such a heavy tail (diagnostics['pareto_k'] is 1 or more) that "
+        "their mean does not exist as far as the draws show: the log evidence is too low by an "
+        "unknown amount",
+        "See the remedy of heavy-tailed weights.",
+        GRAVE,
+    )
     HEAVY_WEIGHTS = (
         "heavy-tailed weights",
         "a few importance weights dominate, and still larger ones are likely to exist where no "
         "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
-        "evidence is likely to be too low, and its error is a guess",
+        "evidence is likely to be too low; its error is raised for that, by a guess",
         "In wb.Importance: let the proposal adapt (adaptive=True), use heavier tails (degrees=3), "
         "more draws (num_draws), or a proposal fitted to posterior draws (proposal=draws). "
         "In reweighting and in ratios of evidences: the two posteriors are too different, so weigh "
         "each model by itself.",
-        GRAVE,
     )
     MODE_AT_EDGE = (
         "mode at the edge",
@@ -213,10 +220,10 @@ class Status(enum.Enum):
         "singular curvature",
         "at the end of a climb the curvature is zero in some direction, or that of a saddle point "
         "(diagnostics['mode_kind']). There the width of the prior is used instead, and the log "
-        "evidence of Laplace's method means little",
+        "evidence of Laplace's method means little; the stated error is its distance from "
+        "importance sampling",
         "Look for parameters that the data determine only together, use other coordinates, or "
         'another method, such as "smc" or "nested".',
-        GRAVE,
     )
     MODE_NOT_REACHED = (
         "mode not reached",
@@ -232,6 +239,15 @@ class Status(enum.Enum):
         "The log evidence is likely to be too low; the stated error includes a guess of that",
         "Use more starts (num_starts), declare components that may be permuted as exchangeable, "
         'or use "nested" or "smc".',
+    )
+    EXPANSION_FAILED = (
+        "expansion failed",
+        "Laplace's method fails: importance sampling around the modes cannot tell how far it is "
+        "off, and the next term of its expansion is not small (diagnostics['next_order']). The log "
+        "evidence may be wrong by any amount",
+        'Use another method, such as "smc", "sgais" or "nested", or other coordinates '
+        "(coordinates=).",
+        GRAVE,
     )
     CHECK_FAILED = (
         "check failed",

@@ -48,8 +48,9 @@ def stated(std_error: float, flags: Sequence[Status], diagnostics: Mapping[str, 
     claimed, rest = claimed_error(std_error, diagnostics), dict(diagnostics)
     rest.pop(UNTRUSTED, None)
     others = tuple(flag for flag in flags if flag not in OF_THE_ERROR)
+    # Behind the flags that may say why it is so large.
     if claimed > MAX_USEFUL_ERROR:
-        others = (Status.HUGE_ERROR, *others)
+        others = (*others, Status.HUGE_ERROR)
     elif claimed >= MIN_LARGE_ERROR:
         others = (*others, Status.LARGE_ERROR)
     if not any(map(is_grave, others)):

@@ -19,7 +19,7 @@ from weighbridge.diagnostics.pareto import pareto_smooth
 from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
-from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
+from weighbridge.estimators.reweighting.heavy_tails import heavy_flags, inflation
 from weighbridge.estimators.reweighting.log_ratio import (
     MeanRatio,
     log_ratios,
@@ -163,11 +163,11 @@ def reweight(
     samples, log_weights = posterior(model, parsed.flat()[0], smooth)
     log_evidence, std_error = _evidence(draws, parsed, ratios, found, blocks)
     raised = {
-        Status.HEAVY_WEIGHTS: is_heavy(found.pareto_k, len(smooth)),
         Status.LOW_ESS: found.ess < MIN_PROPOSAL_DRAWS,
         Status.ERROR_UNKNOWN: math.isnan(found.std_error),
     }
-    flags = dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
+    flags = dict.fromkeys(heavy_flags(found.pareto_k, len(smooth)))
+    flags |= dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
     if isinstance(draws, Evidence):
         flags |= dict.fromkeys(draws.flags)
     same_data = isinstance(draws, Evidence) and to_data is None
