@@ -297,6 +297,17 @@ class Status(enum.Enum):
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
     )
+    METHODS_DISAGREE = (
+        "methods disagree",
+        "methods that fail for different reasons gave log evidences that differ by more than their "
+        "errors, or a path found more than the answer. At least one of them is wrong, and nothing "
+        "here tells which (diagnostics['attempts'] has them all). The answer shown is the largest "
+        "of them",
+        "Look for modes that one of the posteriors lacks (result.plot_posterior()). Weigh the "
+        "model again with more particles (wb.SMC(num_particles=1024)) and more live points "
+        "(wb.NestedSampling(num_live=4000)), until they agree.",
+        GRAVE,
+    )
     RARELY_VISITED = (
         "model rarely visited",
         "chains over several models came to one of them so rarely (diagnostics['entries']) that "
