@@ -161,3 +161,27 @@ def test_an_update_of_a_stream_states_no_error_either():
     assert "lower bound" in str(both)
     assert both.to_pandas().loc["flat", "trust"] == "at least"
     assert together.result().trust == both.trust
+
+
+@pytest.mark.parametrize("method", ["smc", "nested", "ibis"])
+def test_a_likelihood_without_parameters_is_exact(method):
+    """A null hypothesis needs a prior all the same; its likelihood reads no parameter."""
+    rows = np.array([0.5, -1.0, 2.0])
+    null = wb.Model({"unused": dist.Normal(0, 1)}, lambda p, y: dist.Normal(0.0, 1.0).log_prob(y))
+    exact = float(-0.5 * np.sum(rows**2) - 1.5 * math.log(2 * math.pi))
+    result = wb.evidence(null, rows, method, seed=0, progress=False)
+    assert Status.FLAT not in result.flags
+    assert result.is_trusted
+    assert 0.0 < result.std_error < 1e-9
+    assert abs(result.log_evidence - exact) < 1e-12
+    # The same numbers, but nobody can know that the function is constant.
+    zero = wb.Model(
+        {"x": dist.Normal(0, 1)}, lambda p, y: dist.Normal(0.0 * p["x"], 1.0).log_prob(y)
+    )
+    flat = wb.evidence(zero, rows, method, seed=0, progress=False)
+    assert Status.FLAT in flat.flags
+    assert math.isnan(flat.std_error)
+    if method == "ibis":
+        online = wb.Online(null, method, seed=0)
+        assert online.update(rows).is_trusted
+        assert wb.OnlineComparison({"null": null}, method).update(rows).trust == {"null": ""}

@@ -1,5 +1,6 @@
 """Comparisons of evidences with grave flags: undecided, unless a lower bound leads."""
 
+import datetime
 import json
 import math
 
@@ -8,6 +9,9 @@ import pytest
 
 import weighbridge as wb
 from weighbridge import Status
+from weighbridge.monitoring.report.chronicle import read_chronicle
+from weighbridge.monitoring.report.records import Chronicle, ReportedPoint
+from weighbridge.monitoring.report.writing import render
 from weighbridge.monitoring.terminal import State, _table
 
 LOST, STUCK = (Status.ISLANDS_DISAGREE,), (Status.WALKERS_STUCK,)
@@ -92,3 +96,27 @@ def test_the_display_of_a_watch_marks_them():
     assert state.probability("y") == "0.9980, not to be trusted"
     cells = [str(cell) for column in _table(state, 1.0).columns for cell in column._cells]
     assert "at least -133.00" in cells
+
+
+def test_the_report_of_a_watch_says_it():
+    def page(trust):
+        numbers = {"a": -9.5, "b": -12.0}, {"a": 0.1, "b": math.nan}, {"a": 0.9, "b": 0.1}
+        point = ReportedPoint(10, *numbers, {"a": math.nan, "b": math.nan}, {"a": 2.0}, trust)
+        found = Chronicle(points=[point], models=["a", "b"])
+        return render(found, datetime.datetime.now(datetime.UTC))
+
+    lost = page({"b": "at least"})
+    assert "it is undecided which model is the best: the evidence of b is not to be trusted" in lost
+    assert "the best<" not in lost
+    assert "lower bound" in lost
+    assert "a is the most probable model" in page({})
+    assert "a is the most probable model" in page({"a": "at least"})
+
+
+def test_events_of_a_watch_carry_it(tmp_path):
+    line = {"event": "update", "rows": 10, "log_evidences": {"a": -9.5}, "trust": {"a": "at least"}}
+    (tmp_path / "events.jsonl").write_text(json.dumps(line) + "\n")
+    assert read_chronicle(tmp_path).points[-1].trust == {"a": "at least"}
+    line["trust"] = {"a": "<b>", "b": 3}
+    (tmp_path / "events.jsonl").write_text(json.dumps(line) + "\n")
+    assert read_chronicle(tmp_path).points[-1].trust == {}

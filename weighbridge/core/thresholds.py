@@ -35,6 +35,8 @@ DRIFT_FALSE_ALARM = 1e-3
 # PATH_LOST: path and bridge agree if they differ by at most this many combined errors; the path's
 # error has a Student-t distribution with 15 degrees of freedom.
 MAX_BRIDGE_ERRORS = 4.0
+# A stated error (nats) above which SGAIS looks for the mode, too.
+MAX_UNDOUBTED_ERROR = 0.5
 # BRIDGE_SHORT: if the Pareto shape of its weights is above this, a bridge's error decreases more
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5
@@ -85,6 +87,8 @@ MIN_SPREAD_P_VALUE = 0.01
 # walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
 MIN_NESTED_EXTRA_MOVES = 1
+# Not if this share of the walkers jumped: a jump forgets the position at once.
+MIN_NESTED_JUMPS = 0.5
 # FEW_LIVE_POINTS: nested sampling of more parameters than this needs this many live points for
 # each of them.
 MANY_NESTED_PARAMETERS, MIN_POINTS_FOR_EACH = 10, 10

@@ -20,6 +20,8 @@ from weighbridge.results.trust import NOT_TRUSTED
 from weighbridge.results.wording import caution_of, counted, digits, digits_of_error
 
 AT_MOST, AT_LEAST = "at most", "at least"
+# What ratios from posterior draws say, since nothing can show a mode in which no draw is.
+OF_DRAWS = "Only modes that are among the posterior draws are part of this ratio."
 # The diagnostic with the variances that a method claims, but that must not be used.
 UNTRUSTED = "untrusted_variances"
 

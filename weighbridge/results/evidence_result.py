@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from weighbridge.core import checkpoint_file
 from weighbridge.core.checks import check_count
 from weighbridge.core.constants import PROBABILITY
 from weighbridge.core.errors import MethodError
-from weighbridge.core.pickling import travels
+from weighbridge.core.pickling import PACKAGE, travels
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status, gravest
 from weighbridge.core.tables import summaries
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.evidence.1"
+# Methods whose results have a class of their own, by its public name.
+OF_METHOD = {"nested": "NestedEvidence"}
 
 
 @travels()
@@ -354,8 +357,8 @@ class Evidence(PosteriorFigure, Shown):
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a result that ``save`` wrote.
+    def load(cls, path: str | Path) -> Evidence:
+        """Read a result that ``save`` wrote; one of nested sampling is a ``NestedEvidence``.
 
         A damaged file, or one that cannot be a result, raises a ``CheckpointError``; no code in
         the file is run. The digest protects against damage, not against attackers: who can write
@@ -366,7 +369,7 @@ class Evidence(PosteriorFigure, Shown):
             return cls.from_file_content(arrays, metadata)
 
     @classmethod
-    def from_file_content(cls, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Self:
+    def from_file_content(cls, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Evidence:
         """The result with the contents of a file; a ValueError if they cannot be one."""
         check_evidence(arrays, metadata)
         groups: dict[str, dict[str, np.ndarray]] = {}
@@ -374,7 +377,8 @@ class Evidence(PosteriorFigure, Shown):
             group, _, name = full_name.partition("/")
             groups.setdefault(group, {})[name] = arrays[full_name]
         seen = metadata.get("fingerprint")  # missing in older files
-        return cls(
+        kind = _class_of(cls, metadata["method"])
+        return kind(
             log_evidence=float(metadata["log_evidence"]),
             std_error=float(metadata["std_error"]),
             num_observations=metadata["num_observations"],
@@ -411,3 +415,12 @@ class Evidence(PosteriorFigure, Shown):
 def _with_tuples(diagnostics: dict[str, Any]) -> dict[str, Any]:
     """Diagnostics from a file, in which tuples are lists."""
     return {n: tuple(v) if n == "notes" else v for n, v in diagnostics.items()}
+
+
+def _class_of(cls: type[Evidence], method: str) -> type[Evidence]:
+    """The class of a loaded result: that of its method, which may be in a room above this one."""
+    public = OF_METHOD.get(method)
+    if cls is not Evidence or public is None:
+        return cls
+    found: type[Evidence] = getattr(importlib.import_module(PACKAGE), public)
+    return found

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from weighbridge.core.status import Status, is_grave
 from weighbridge.core.thresholds import MAX_USEFUL_ERROR, MIN_LARGE_ERROR
+from weighbridge.models.parameters_read import CONSTANT
 
 # The diagnostic with the error that a method claims, but that must not be used.
 UNTRUSTED = "untrusted_std_error"
@@ -38,7 +39,8 @@ def stated(std_error: float, flags: Sequence[Status], diagnostics: Mapping[str, 
     Args:
         std_error: the error that the method claims; NaN if it has none, or if it was withheld.
         flags: all other reasons for caution.
-        diagnostics: they keep an error that is withheld, as ``untrusted_std_error``.
+        diagnostics: they keep an error that is withheld, as ``untrusted_std_error``. With
+            ``constant_likelihood`` a flat likelihood is no reason for caution.
 
     >>> stated(0.1, [Status.STALLED], {})
     Stated(std_error=nan, flags=(...STALLED...), diagnostics={'untrusted_std_error': 0.1})
@@ -47,7 +49,8 @@ def stated(std_error: float, flags: Sequence[Status], diagnostics: Mapping[str, 
     """
     claimed, rest = claimed_error(std_error, diagnostics), dict(diagnostics)
     rest.pop(UNTRUSTED, None)
-    others = tuple(flag for flag in flags if flag not in OF_THE_ERROR)
+    dropped = (*OF_THE_ERROR, Status.FLAT) if rest.get(CONSTANT) else OF_THE_ERROR
+    others = tuple(flag for flag in flags if flag not in dropped)
     # Behind the flags that may say why it is so large.
     if claimed > MAX_USEFUL_ERROR:
         others = (*others, Status.HUGE_ERROR)

@@ -243,6 +243,12 @@ def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
                 f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "
                 "give wb.Models and data."
             )
+        if math.isnan(result.log_evidence):
+            raise MethodError(
+                f"The result of {name!r} has no log evidence to compare. If it is made of "
+                "reweighted draws, its log_ratio is the log Bayes factor against the model of the "
+                "draws; reweight an Evidence to get a log evidence."
+            )
     return cast(dict[str, Evidence], dict(results))
 
 

@@ -60,7 +60,8 @@ class Limits:
             states = "" if method.states_error else " and does not state its error"
             raise MethodError(
                 "A tolerance needs a method that states its error, with four or more islands: "
-                f"{method.name!r} has {method.num_islands}{states}."
+                f"{method.name!r} has {method.num_islands}{states}. Leave the tolerance out and "
+                "give the method more islands or draws, or use another method."
             )
 
 
@@ -139,7 +140,7 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
 
     A standard deviation from J islands has a relative error of about 1 / sqrt(2 (J - 1)). Without
     this factor, rounds would stop too early when the estimate happens to be small. The error of a
-    path that no bridge confirms counts as infinite if there are too few islands.
+    path that nothing confirms counts as infinite if there are too few islands.
     """
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
     if count < least and not all(_by_bridge(r) for r in results):
@@ -154,20 +155,21 @@ def _error(results: Sequence[Evidence], method: Method) -> float:
 
 
 def _bias(results: Sequence[Evidence]) -> float:
-    """The bias, which more islands do not reduce; mean over rounds."""
+    """The bias, which more islands do not reduce; mean over rounds. Only paths have one."""
     names = ("heating_bias", "noise_bias", "dimension_bias")
-    return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
+    paths = [{} if _by_bridge(r) else r.diagnostics for r in results]
+    return float(np.mean([sum(path.get(name, 0.0) for name in names) for path in paths]))
 
 
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
     """Whether more islands cannot reach the tolerance.
 
     This is so if the error is unknown, if a part of it that more islands do not reduce is too large
-    (the bias, or the evidence that was left when a run was cut short), or if all islands miss the
-    same mass, so that the answer does not come from them.
+    (the bias, or the evidence that was left when a run was cut short), or if modes were joined to
+    the first islands, which others may miss: their mean would drop what the first round found.
     """
     return (
-        any(math.isnan(r.claimed_error) or Status.MASS_MISSED in r.flags for r in results)
+        any(math.isnan(r.claimed_error) or _is_joined(r) for r in results)
         or abs(_bias(results)) > tolerance
         or any(r.diagnostics.get("cut_off", 0.0) > tolerance for r in results)
     )
@@ -199,7 +201,13 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
 
 
 def _by_bridge(result: Evidence) -> bool:
-    return bool(result.diagnostics.get("answer") == "bridge")
+    """Whether the answer is not that of the path, but of a bridge to it or of the mode."""
+    seen = result.diagnostics
+    return bool(seen.get("answer") in ("bridge", "mode") and "path_log_evidence" in seen)
+
+
+def _is_joined(result: Evidence) -> bool:
+    return Status.MASS_MISSED in result.flags or result.diagnostics.get("answer") == "neither"
 
 
 def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:

@@ -154,7 +154,8 @@ class Session(Admission):
         if not self.run.path:
             raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         found = self.run.result(self.elapsed, self.noticed())
-        return replace(found, fingerprint=self.fingerprint)
+        told = found.diagnostics | self.about_flatness(found.flags)
+        return replace(found, fingerprint=self.fingerprint, diagnostics=told)
 
 
 def require_rows(values: PyTree) -> None:
@@ -184,7 +185,8 @@ def update_session(session: Session, values: PyTree) -> Update:
     if not run.path:
         raise DataError("Every row so far was skipped: there is nothing to weigh.")
     latest = run.path[-1]
-    said = stated(latest.std_error, run.flags(), {})
+    flags = run.flags()
+    said = stated(latest.std_error, flags, session.about_flatness(flags))
     return Update(
         log_evidence=latest.log_evidence,
         std_error=said.std_error,

@@ -235,7 +235,8 @@ def test_a_result_keeps_everything_in_its_file_and_becomes_a_table(tmp_path):
     loaded = []
     for number, run in enumerate(runs):
         run.save(tmp_path / f"run{number}")
-        loaded.append(wb.NestedEvidence.load(tmp_path / f"run{number}"))
+        loaded.append(wb.Evidence.load(tmp_path / f"run{number}"))
+    assert [type(run) for run in loaded] == [wb.NestedEvidence] * 2
     one, other = wb.merge(runs), loaded[0] + loaded[1]
     assert (one.log_evidence, one.std_error) == (other.log_evidence, other.std_error)
     np.testing.assert_array_equal(one.log_weights, other.log_weights)
@@ -287,7 +288,8 @@ def test_one_move_is_too_few():
 
 
 def test_few_live_points_for_many_parameters_are_flagged():
-    walks = {"num_walkers": 100, "num_stuck": 0, "remembered": 0.0, "moves_per_walk": 200}
+    walks = {"num_walkers": 100, "num_stuck": 0, "num_jumped": 0, "remembered": 0.0}
+    walks |= {"moves_per_walk": 200}
     walked = walks | {"num_moves": 20_000, "num_accepted": 20_000}
     few = Status.FEW_LIVE_POINTS
     assert walk_flags(walked, "slice", 100, 500) == [few]

@@ -17,6 +17,7 @@ from weighbridge.core.thresholds import (
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
     MIN_NESTED_EXTRA_MOVES,
+    MIN_NESTED_JUMPS,
     MIN_POINTS_FOR_EACH,
     MIN_SPREAD_P_VALUE,
 )
@@ -45,7 +46,7 @@ COLUMNS = {
 # Diagnostics that are summed over merged results.
 COUNTS = (
     *("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers"),
-    "num_undefined",
+    *("num_undefined", "num_jumped"),
 )
 
 
@@ -98,7 +99,9 @@ def weigh_points(
     p_value, widened = spread_of_runs(separate, errors)
     widened = max(widened, raised_by_memory(remembered))
     generator = random_numbers(seed, Stream.NESTED_RANKS, first, 2**33)
-    born = np.lexsort((ordered.birth_tie, ordered.birth))
+    # The new points of a batch in the order in which they were ranked: by likelihood, a window that
+    # ends within a batch would hold its low points only.
+    born = np.lexsort((ordered.among, ordered.birth_tie, ordered.birth))
     test = insertion_test(ordered.insertion[born], ordered.among[born], generator)
     spent = information(sums.log_weights, level, sums.trapezium)
     diagnostics = {
@@ -210,8 +213,9 @@ def walk_flags(
         flags.append(Status.WALKERS_STUCK)
     # Likelihoods may be forgotten before every coordinate has moved once.
     least = dimension + MIN_NESTED_EXTRA_MOVES
+    jump = diagnostics["num_jumped"] / walkers
     too_few = moves == "slice" and 0 < diagnostics["moves_per_walk"] < least
-    if too_few or diagnostics["remembered"] > MAX_NESTED_MEMORY:
+    if (too_few and jump < MIN_NESTED_JUMPS) or diagnostics["remembered"] > MAX_NESTED_MEMORY:
         flags.append(Status.WALKERS_REMEMBER)
     acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:

@@ -224,7 +224,8 @@ class OnlineNestedRun:
             Status.ISLANDS_DISAGREE: self._error()[1] < MIN_SPREAD_P_VALUE / 10,
         }
         raised = [flag for flag, is_so in found.items() if is_so] + rank_flags(smallest)
-        moves = {"remembered": self._memory(), "moves_per_walk": self.tuning.num_moves}
+        per_walk = self.tuning.num_moves(jumps=False)
+        moves = {"remembered": self._memory(), "moves_per_walk": per_walk, "num_jumped": 0}
         walked = walk_flags(
             self.counts | moves, self.method.moves, self.model.dimension, self.method.num_live
         )
@@ -253,7 +254,7 @@ class OnlineNestedRun:
                 "spread_p_value": p_value,
                 "insertion_p_value": self.p_value,
                 "remembered": self._memory(),
-                "moves_per_walk": self.tuning.num_moves,
+                "moves_per_walk": self.tuning.num_moves(jumps=False),
                 "cut_off": self.remainder,
                 "rows_kept": self.num_rows,
                 **self.counts,

@@ -16,6 +16,7 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MIN_PROPOSAL_DRAWS
 from weighbridge.diagnostics.pareto import pareto_smooth
+from weighbridge.estimators.bridging.mixing import find_mixing
 from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
@@ -158,11 +159,12 @@ def reweight(
     after = JointDensity(other, *hold(other, other_data, "wb.reweight"))
     ratios = log_ratios(before, after, parsed)
     blocks = num_blocks(draws)
-    found = mean_ratio(ratios, parsed, blocks)
+    found, mixing = mean_ratio(ratios, parsed, blocks), find_mixing(parsed)
     smooth, _ = pareto_smooth(found.log_weights)
     samples, log_weights = posterior(model, parsed.flat()[0], smooth)
     log_evidence, std_error = _evidence(draws, parsed, ratios, found, blocks)
     raised = {
+        Status.CHAINS_DISAGREE: mixing.disagree,
         Status.LOW_ESS: found.ess < MIN_PROPOSAL_DRAWS,
         Status.ERROR_UNKNOWN: math.isnan(found.std_error),
     }
@@ -184,6 +186,7 @@ def reweight(
             "ratio_error": None if math.isnan(found.std_error) else found.std_error,
             "pareto_k": found.pareto_k,
             "ess": found.ess,
+            **({"rhat": mixing.rhat} if parsed.ordered else {}),
         },
         flags=tuple(flags),
         elapsed=time.perf_counter() - began,

@@ -19,7 +19,7 @@ from weighbridge.monitoring.report.words import (
     to_error,
 )
 from weighbridge.results.trust import NOT_TRUSTED
-from weighbridge.results.wording import with_bound, with_trust
+from weighbridge.results.wording import error_or_trust, with_bound, with_trust
 from weighbridge.weighing.comparison import GRAVE, Comparison
 
 
@@ -37,7 +37,7 @@ def evidence_table(compared: Comparison) -> str:
             (
                 name,
                 with_bound(fixed(compared.log_evidences[name]), compared.trust.get(name, "")),
-                compared.trust.get(name) or error_text(compared.std_errors[name]),
+                _error(compared, name),
                 "0" if best else factor_text(compared, name),
                 "" if best else error_text(compared.bayes_factor_error(name)),
                 probability_text(compared.probabilities[name]),
@@ -60,6 +60,12 @@ def against(compared: Comparison, name: str) -> str:
         return "the best" if compared.is_decided else GRAVE
     finite = math.isfinite(compared.log_bayes_factors[name])
     return compared.verdict(name) if finite else "unknown"
+
+
+def _error(compared: Comparison, name: str) -> str:
+    """The error of a log evidence, or why there is none."""
+    error, word = compared.std_errors[name], compared.trust.get(name, "")
+    return error_or_trust(error, word) if word else error_text(error)
 
 
 def factor_text(compared: Comparison, name: str) -> str:

@@ -128,7 +128,7 @@ class Entrants:
         session = self.sessions[name]
         error = math.hypot(latest(session)[1], self.caught_up[name].sampling_error)
         own = session.run.flags() if session.run.path else ()
-        return stated(error, self._own_flags(name) + own, {})
+        return stated(error, self._own_flags(name) + own, session.about_flatness(own))
 
     def results(self) -> dict[str, Evidence]:
         """The evidence of each model; its error includes the sampling error of catching up."""
