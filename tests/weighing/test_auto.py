@@ -271,3 +271,13 @@ def test_no_rounds_are_added_to_a_result_that_another_method_follows():
     plan = Rounds(one_round, wb.SMC(num_islands=4), True)
     left = run_rounds(plan, ["a"], Limits(0.1, leaves_grave=True))["a"]
     assert (calls, left.status) == ([0], Status.STALLED)
+
+
+def test_only_the_first_round_is_ended_by_the_time_limit():
+    """Rounds that are complete are an answer, even if the tolerance was not reached in time."""
+    seen = []
+    limited = attempts._first_in_time(lambda first, names: seen.append(is_due()) or {}, 0.0)
+    with interruptible():
+        limited(0, [])
+        limited(4, [])
+    assert seen == [True, False]

@@ -301,8 +301,8 @@ class Status(enum.Enum):
         "methods disagree",
         "methods that fail for different reasons gave log evidences that differ by more than their "
         "errors, or a path found more than the answer. At least one of them is wrong, and nothing "
-        "here tells which (diagnostics['attempts'] has them all). The answer shown is the largest "
-        "of them",
+        "here tells which (diagnostics['attempts'], or a comparison's cross_checks, has all). "
+        'method="auto" shows the largest',
         "Look for modes that one of the posteriors lacks (result.plot_posterior()). Weigh the "
         "model again with more particles (wb.SMC(num_particles=1024)) and more live points "
         "(wb.NestedSampling(num_live=4000)), until they agree.",

@@ -24,7 +24,7 @@ from weighbridge.estimators.sgais.sgais import SGAIS
 from weighbridge.models.held import Held
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.agreement import all_agree, islands_lower_bound, most_exact
-from weighbridge.weighing.one_round import Policy, Weighing, hold_rows
+from weighbridge.weighing.one_round import OneRound, Policy, Weighing, hold_rows
 from weighbridge.weighing.planning import plan_rounds
 from weighbridge.weighing.rounds import Limits, run_rounds
 
@@ -121,10 +121,10 @@ class Trials:
         found: Evidence | None = None
         failure: Exception | None = None
         try:
-            with interrupts.ended_after(limits.time_limit):
-                holders = {name: self.held(again=again)[name]}
-                plan = plan_rounds(weighing, method, limits, holders=holders)
-                found = run_rounds(plan, [name], limits)[name]
+            holders = {name: self.held(again=again)[name]}
+            plan = plan_rounds(weighing, method, limits, holders=holders)
+            plan = plan._replace(one_round=_first_in_time(plan.one_round, limits.time_limit))
+            found = run_rounds(plan, [name], limits)[name]
             trouble = distrust(found)
         except interrupts.Interrupted:
             trouble = "interrupted"
@@ -135,6 +135,16 @@ class Trials:
         if is_late and limits.time_limit is not None and not interrupts.is_due():
             trouble = "stopped by the time limit"
         return Attempt(choice, found, time.perf_counter() - began, trouble, failure)
+
+
+def _first_in_time(one_round: OneRound, seconds: float | None) -> OneRound:
+    """Rounds of which the first is ended after some seconds; no other one begins after them."""
+
+    def limited(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
+        with interrupts.ended_after(None if first_island else seconds):
+            return one_round(first_island, names)
+
+    return limited
 
 
 def weigh_by_choice(weighing: Weighing, first: Choice, limits: Limits) -> dict[str, Evidence]:
