@@ -96,7 +96,8 @@ class Status(enum.Enum):
     MASS_MISSED = (
         "mass missed by the path",
         "a mode holds more evidence than the path found in it. In this mode the answer and the "
-        "posterior come from importance sampling, elsewhere from the path",
+        "posterior come from importance sampling, elsewhere from the path. The mass of a mode is "
+        "poorly known, or a single climb found it, so that others may have been missed",
         "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
         "more such modes. Check whether you want this mode in the model: it may come from a prior "
         "that contradicts the data, or from a narrow peak of the likelihood. If not, use a "
