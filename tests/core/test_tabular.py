@@ -30,7 +30,7 @@ NAMED = {
     "Table": "name",
 }
 COUNTED = {"Elpd", "Findings", "History", "NestedEvidence", "Trace"}
-TEXTS = {"bound", "verdict", "status", "outcome", "found", "remedy", "finding"}
+TEXTS = {"bound", "verdict", "trust", "status", "outcome", "found", "remedy", "finding"}
 
 
 def test_every_table_is_looked_at():

@@ -35,6 +35,8 @@ DRIFT_FALSE_ALARM = 1e-3
 # PATH_LOST: path and bridge agree if they differ by at most this many combined errors; the path's
 # error has a Student-t distribution with 15 degrees of freedom.
 MAX_BRIDGE_ERRORS = 4.0
+# A stated error (nats) above which SGAIS looks for the mode, too.
+MAX_UNDOUBTED_ERROR = 0.5
 # BRIDGE_SHORT: if the Pareto shape of its weights is above this, a bridge's error decreases more
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5
@@ -62,13 +64,17 @@ MIN_PROPOSAL_DRAWS = 100
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0
 MIN_MISSED_GAIN = 0.1
+# LARGE_ERROR, HUGE_ERROR: stated errors (nats) from which on models can hardly be compared, and
+# above which nothing is known.
+MIN_LARGE_ERROR, MAX_USEFUL_ERROR = 2.0, 10.0
 # RANKS_NOT_UNIFORM: nested sampling is flagged if the insertion test, over all points or in its
-# worst window, has a smaller p-value.
-MIN_INSERTION_P_VALUE = 0.005
+# worst window, has a smaller p-value; RANKS_FAR_FROM_UNIFORM below the second number, which chance
+# does not reach.
+MIN_INSERTION_P_VALUE, MIN_CHANCE_P_VALUE = 0.005, 1e-6
 # The error of nested sampling is raised to the spread of its runs if the p-value of this spread is
 # smaller; ISLANDS_DISAGREE below a tenth of it.
 MIN_SPREAD_P_VALUE = 0.01
-# TOO_FEW_MOVES: mean rank correlation between the likelihoods at the starts and the ends of the
+# WALKERS_REMEMBER: mean rank correlation between the likelihoods at the starts and the ends of the
 # walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
 MIN_NESTED_EXTRA_MOVES = 1

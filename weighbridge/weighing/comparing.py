@@ -196,6 +196,12 @@ def _check_results(results: Mapping[str, Any]) -> dict[str, Evidence]:
                 f"The result of {name!r} must be an Evidence, not {result!r}. To weigh models, "
                 "give wb.Models and data."
             )
+        if math.isnan(result.log_evidence):
+            raise MethodError(
+                f"The result of {name!r} has no log evidence to compare. If it is made of "
+                "reweighted draws, its log_ratio is the log Bayes factor against the model of the "
+                "draws; reweight an Evidence to get a log evidence."
+            )
     return cast(dict[str, Evidence], dict(results))
 
 
@@ -237,6 +243,7 @@ def compare_results(
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
+        trust={name: result.trust for name, result in results.items()},
         results=results,
         remarks=tuple(remarks),
         left_out=missing,

@@ -98,7 +98,8 @@ def held_rounds(
                 )
             except interrupts.Interrupted:
                 break
-            noticed = {**result.diagnostics, **held.noticed()}
+            told = held.noticed() | held.about_flatness(result.flags)
+            noticed = {**result.diagnostics, **told}
             results[name] = replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
             if interrupts.is_due():
                 break

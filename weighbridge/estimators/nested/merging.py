@@ -13,6 +13,7 @@ from weighbridge.core.thresholds import (
     MANY_NESTED_PARAMETERS,
     MAX_NESTED_MEMORY,
     MAX_NESTED_STUCK,
+    MIN_CHANCE_P_VALUE,
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
     MIN_NESTED_EXTRA_MOVES,
@@ -125,9 +126,7 @@ def weigh_points(
         nlive=nlive,
         **columns,
     )
-    flags = []
-    if min(test.p_value, test.rolling_p_value) < MIN_INSERTION_P_VALUE:
-        flags.append(Status.RANKS_NOT_UNIFORM)
+    flags = rank_flags(min(test.p_value, test.rolling_p_value))
     if p_value < MIN_SPREAD_P_VALUE / 10:
         flags.append(Status.ISLANDS_DISAGREE)
     return WeighedPoints(
@@ -183,6 +182,17 @@ def raised_by_memory(remembered: float) -> float:
     return math.sqrt((1.0 + share) / (1.0 - share))
 
 
+def rank_flags(p_value: float) -> list[Status]:
+    """Flags for new points that are not inserted uniformly among the live ones.
+
+    >>> [flag.name for p_value in (0.1, 1e-3, 1e-7) for flag in rank_flags(p_value)]
+    ['RANKS_NOT_UNIFORM', 'RANKS_FAR_FROM_UNIFORM']
+    """
+    if p_value < MIN_CHANCE_P_VALUE:
+        return [Status.RANKS_FAR_FROM_UNIFORM]
+    return [Status.RANKS_NOT_UNIFORM] if p_value < MIN_INSERTION_P_VALUE else []
+
+
 def walk_flags(
     diagnostics: dict[str, Any], moves: str, dimension: int, num_live: int
 ) -> list[Status]:
@@ -206,7 +216,7 @@ def walk_flags(
     jump = diagnostics["num_jumped"] / walkers
     too_few = moves == "slice" and 0 < diagnostics["moves_per_walk"] < least
     if (too_few and jump < MIN_NESTED_JUMPS) or diagnostics["remembered"] > MAX_NESTED_MEMORY:
-        flags.append(Status.TOO_FEW_MOVES)
+        flags.append(Status.WALKERS_REMEMBER)
     acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:
         flags.append(Status.LOW_ACCEPTANCE)
