@@ -15,7 +15,7 @@ MOST_PROGRAMS = {
     "ibis": 7,
     "thermodynamic": 6,
     "bidirectional": 8,
-    "nested": 6,
+    "nested": 7,
     "nuts": 5,
     "online": 6,
     "online_nested": 5,

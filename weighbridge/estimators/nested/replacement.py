@@ -26,9 +26,13 @@ FIRST_WALKS = 2
 
 @dataclass
 class Counts:
-    """What walkers did, summed over batches."""
+    """What walkers did, summed over batches.
+
+    Points that start at a contour take several walks each.
+    """
 
     batches: int = 0
+    points: int = 0
     moves: int = 0
     accepted: int = 0
     stuck: int = 0
@@ -123,6 +127,7 @@ class Replacement:
         ]
         insertion, among = (np.concatenate(each) for each in zip(*ranks))
         self.counts.batches += 1
+        self.counts.points += new.tie.size
         return new._replace(insertion=insertion, among=among)
 
     def refresh(

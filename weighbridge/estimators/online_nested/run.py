@@ -183,6 +183,7 @@ class OnlineNestedRun:
             "num_stuck": counts.stuck,
             "num_walkers": counts.walkers,
             "num_undefined": counts.undefined,
+            "num_jumped": counts.jumped,
             "num_walks": len(counts.remembered),
             "num_flat": int(found.is_flat),
             "num_chunks": 1,
@@ -225,7 +226,7 @@ class OnlineNestedRun:
         }
         raised = [flag for flag, is_so in found.items() if is_so] + rank_flags(smallest)
         per_walk = self.tuning.num_moves(jumps=False)
-        moves = {"remembered": self._memory(), "moves_per_walk": per_walk, "num_jumped": 0}
+        moves = {"remembered": self._memory(), "moves_per_walk": per_walk}
         walked = walk_flags(
             self.counts | moves, self.method.moves, self.model.dimension, self.method.num_live
         )
