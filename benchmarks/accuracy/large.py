@@ -87,7 +87,7 @@ def weighed(
         "dimension": model.dimension,
         "seed": seed,
         "error": result.log_evidence - reference,
-        "stated": result.std_error,
+        "stated": result.claimed_error,
         "reference_error": reference_error,
         "answer": result.diagnostics["answer"],
         "flags": [flag.name for flag in result.flags],

@@ -206,6 +206,20 @@ def test_weighted_draws_of_a_result():
         wb.bridge(evidence, RATES, ROW * 2)
 
 
+def test_the_draws_of_a_bridge_or_a_harmonic_mean_are_still_autocorrelated():
+    draws = rates(3, correlation=0.9)
+    first = wb.bridge(draws, RATES, ROW, proposal="normal")
+    mean = wb.HarmonicMean(num_samples=50).from_draws(RATES, ROW, draws)
+    for result in (first, mean):
+        again = wb.bridge(result, RATES, ROW, proposal="normal")
+        assert again.std_error == pytest.approx(first.std_error)
+        assert again.diagnostics["effective_draws"] == first.diagnostics["effective_draws"]
+        np.testing.assert_allclose(result.samples["rate"], draws["rate"].reshape(-1, SIZE))
+    wider = wb.Model({"rate": dist.Gamma(jnp.ones(SIZE), 0.5).to_event(1)}, _exponential)
+    ratios = [wb.reweight(source, RATES, ROW, to=wider) for source in (draws, first)]
+    assert ratios[1].ratio_error == pytest.approx(ratios[0].ratio_error)
+
+
 def test_draws_of_an_unfinished_path_are_refused():
     flat = {"rate": rates(1)["rate"][0]}
     early = wb.Evidence(

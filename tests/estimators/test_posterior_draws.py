@@ -158,3 +158,22 @@ def test_draws_of_a_real_run_are_taken():
     posterior = wb.sample(model, data, num_samples=30, num_warmup=50, num_chains=2)
     by_names = read_draws(model, posterior.samples)
     np.testing.assert_allclose(read_draws(model, posterior).positions, by_names.positions)
+
+
+def test_an_evidence_of_chains_keeps_their_order():
+    chains = samples(4, 30)
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in chains.items()}
+    log_weights = np.full(120, -np.log(120))
+    result = wb.Evidence(-1.0, 0.1, 9, "bridge", wb.Trace(), flat, log_weights, {"num_chains": 4})
+    found = read_draws(MODEL, result)
+    assert found.ordered
+    assert not found.is_weighted
+    for name, values in named(found.positions).items():
+        np.testing.assert_allclose(values, chains[name], rtol=1e-12)
+
+
+def test_the_parameter_that_is_outside_is_named():
+    with pytest.raises(wb.DataError, match="'scale' of the first"):
+        read_draws(MODEL, samples(scale=-samples()["scale"]))
+    with pytest.raises(wb.DataError, match="'part' of the first"):
+        read_draws(MODEL, samples(part=1.0 + samples()["part"]))

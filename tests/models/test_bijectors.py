@@ -7,7 +7,8 @@ import numpyro.distributions as dist
 import pytest
 
 import weighbridge as wb
-from weighbridge.models.bijectors import logistic, value_and_log_slope
+from weighbridge.models.bijectors import bijector_to, logistic, value_and_log_slope
+from weighbridge.models.priors import Coordinates
 
 BOUNDS = {
     "unit": dist.constraints.unit_interval,
@@ -82,3 +83,29 @@ def test_bounds_may_be_functions_of_other_parameters():
     expected = dist.HalfNormal(1.0).log_prob(a) - np.log(2 * a)
     expected += np.linalg.slogdet(jacobian)[1]
     assert float(log_density) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_a_simplex_is_that_of_numpyro_where_entries_are_not_tiny():
+    ours, theirs = (f(dist.constraints.simplex) for f in (bijector_to, dist.biject_to))
+    for x in (np.zeros(3), np.array([0.3, -2.0, 4.0]), np.array([-6.0, 1.0, 3.0])):
+        value = theirs(x)
+        np.testing.assert_allclose(ours(x), value, rtol=1e-12)
+        np.testing.assert_allclose(ours.inv(value), x, atol=1e-12)
+        slopes = [b.log_abs_det_jacobian(x, value) for b in (ours, theirs)]
+        assert float(slopes[0]) == pytest.approx(float(slopes[1]), rel=1e-12)
+
+
+def test_tiny_entries_of_a_simplex_come_back_and_have_a_gradient():
+    coordinates = Coordinates.of(dist.Dirichlet(jnp.full((2, 4), 0.05)).to_event(1))
+    x = np.array([[30.0, 2.0, -3.0], [-50.0, 80.0, 10.0]])
+    np.testing.assert_allclose(coordinates.inverse(coordinates.value(x)[0]), x, rtol=1e-9)
+    slope = jax.jit(jax.grad(lambda u: coordinates.value(u)[1]))(x)
+    assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("concentration", [0.05, 0.1, 1.0])
+def test_the_prior_of_a_simplex_integrates_to_one(concentration):
+    coordinates = Coordinates.of(dist.Dirichlet(jnp.full(2, concentration)))
+    grid = np.linspace(-600.0, 600.0, 120_001)
+    height = jax.jit(jax.vmap(lambda u: coordinates.value(u)[1]))(grid[:, None])
+    assert np.exp(height).sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-9)

@@ -73,7 +73,9 @@ def in_threads(
         expected = {name: duration(thing) for name, thing in things.items()}
         order.sort(key=expected.__getitem__, reverse=True)
     with ThreadPoolExecutor(min(len(things), num_cores())) as pool:
-        calls = {name: pool.submit(call, name) for name in order}
+        calls = {}
+        for name in order:
+            calls[name] = pool.submit(call, name)
         try:
             for name in things:
                 answers[name] = calls[name].result()

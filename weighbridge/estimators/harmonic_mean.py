@@ -179,7 +179,7 @@ def _average(
     of_chain = np.logaddexp.reduce(log_terms.reshape(num_draws, num_chains), axis=0)
     mass_of_chain = np.logaddexp.reduce(log_weights.reshape(num_draws, num_chains), axis=0)
     shares = np.exp(log_terms - sums[-1])
-    named, normalised = posterior(density.model, positions, log_weights)
+    named, normalised = posterior(density.model, *draws.flat())
     return Evidence(
         log_evidence,
         math.nan,
@@ -195,6 +195,7 @@ def _average(
             "largest_share": float(shares.max()),
             "effective_draws": float(1 / np.sum(shares**2)),
             "num_draws": len(positions),
+            **({"num_chains": num_chains} if draws.ordered else {}),
         },
         (Status.INTERRUPTED,) * interrupted + (Status.INFINITE_VARIANCE,),
         time.perf_counter() - began,

@@ -48,8 +48,9 @@ def read_draws(model: Model, draws: Any) -> PosteriorDraws:
 
     Args:
         model: the model of which they are draws.
-        draws: a ``wb.Posterior``; an ``wb.Evidence``, whose draws have weights; or a mapping from
-            parameter names to arrays, chains x draws x shape, or draws x shape for one chain.
+        draws: a ``wb.Posterior``; an ``wb.Evidence``, whose draws have weights (and are of chains
+            if its diagnostics have ``num_chains``); or a mapping from parameter names to arrays,
+            chains x draws x shape, or draws x shape for one chain.
 
     Draws with other names or shapes, that are not numbers, outside the support of the prior, too
     few or all equal raise a ``wb.DataError``.
@@ -59,7 +60,7 @@ def read_draws(model: Model, draws: Any) -> PosteriorDraws:
     >>> read_draws(model, {"s": np.linspace(1, 2, 40).reshape(2, 20)}).positions.shape
     (2, 20, 1)
     """
-    log_weights = None
+    log_weights, ordered = None, True
     if isinstance(draws, Posterior):
         samples: Mapping[str, Any] = draws.samples
         check_names(model, samples)
@@ -71,10 +72,14 @@ def read_draws(model: Model, draws: Any) -> PosteriorDraws:
                 f"This result of {draws.method} holds no posterior draws, so nothing can be made "
                 "of it. Weigh the model again with a method that keeps them."
             )
-        samples = {name: np.asarray(values)[None] for name, values in draws.samples.items()}
+        # Draws of chains are autocorrelated: taken for independent ones they would make errors
+        # too small.
+        num_chains = int(draws.diagnostics.get("num_chains", 1))
+        samples = {n: _as_chains(np.asarray(v), num_chains) for n, v in draws.samples.items()}
         check_names(model, samples)
         positions = positions_of(model, samples)
-        log_weights = np.asarray(draws.log_weights, float)[None]
+        log_weights = _as_chains(np.asarray(draws.log_weights, float), num_chains)
+        ordered = "num_chains" in draws.diagnostics
     elif isinstance(draws, Mapping):
         check_names(model, draws)
         samples = with_chains(model, draws)
@@ -88,7 +93,12 @@ def read_draws(model: Model, draws: Any) -> PosteriorDraws:
         log_weights = np.zeros(positions.shape[:2])
     log_weights = log_weights - np.logaddexp.reduce(log_weights, axis=None)
     _check_variety(model, positions, log_weights)
-    return PosteriorDraws(positions, log_weights, not isinstance(draws, Evidence))
+    return PosteriorDraws(positions, log_weights, ordered)
+
+
+def _as_chains(values: np.ndarray, num_chains: int) -> np.ndarray:
+    """Draws of chains, one after the other, as chains x draws."""
+    return values.reshape(num_chains, -1, *values.shape[1:])
 
 
 def _check_positions(model: Model, positions: np.ndarray, samples: Mapping[str, Any]) -> None:

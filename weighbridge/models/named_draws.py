@@ -80,18 +80,21 @@ def locate(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Named draws as unconstrained vectors, and which draws of a parameter are not in its support.
 
+    Parameters whose prior depends on one that is outside may be called outside, too; they come
+    after it.
+
     Args:
         model: the model, with the coordinates and the supports.
         draws: draws x shape of every parameter.
     """
     found = np.array(_flatten(model, {name: own(draws[name]) for name in model.names}))
     again = unravel_positions(model, own(np.where(np.isfinite(found), found, 0.0)))
-    infinite = ~np.isfinite(found).all(axis=1)
     outside = {}
-    for name in model.names:
-        before, after = np.asarray(draws[name]), np.asarray(again[name])
+    for site in model.sites:
+        before, after = np.asarray(draws[site.name]), np.asarray(again[site.name])
         apart = np.abs(after - before) > SAME * (np.abs(before) + np.abs(after)) + 1e-12
-        outside[name] = infinite | apart.reshape(len(apart), -1).any(axis=1)
+        infinite = ~np.isfinite(found[:, site.start : site.stop]).all(axis=1)
+        outside[site.name] = infinite | apart.reshape(len(apart), -1).any(axis=1)
     return found, outside
 
 

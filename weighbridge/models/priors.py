@@ -15,7 +15,7 @@ from weighbridge.core.compilation import own
 from weighbridge.core.errors import ModelError
 from weighbridge.core.random import random_key
 from weighbridge.core.types import Array
-from weighbridge.models.bijectors import value_and_log_slope
+from weighbridge.models.bijectors import bijector_to, value_and_log_slope
 from weighbridge.models.own_arrays import with_own_arrays
 from weighbridge.models.scipy_names import counterpart
 from weighbridge.models.transforms import InCoordinates
@@ -68,8 +68,8 @@ class Coordinates(NamedTuple):
             isinstance(transform, dist.transforms.AffineTransform) for transform in inner.transforms
         ):
             base = inner.base_dist
-            return Coordinates(base, dist.biject_to(base.support), tuple(inner.transforms))
-        return Coordinates(prior, dist.biject_to(prior.support), ())
+            return Coordinates(base, bijector_to(base.support), tuple(inner.transforms))
+        return Coordinates(prior, bijector_to(prior.support), ())
 
     def value(self, unconstrained: Array) -> tuple[Array, Array]:
         """The value at these coordinates, and the log density of the coordinates.

@@ -47,7 +47,9 @@ def from_arviz(idata: Any, model: Model) -> Posterior:
     if group is None:
         raise DataError(
             f"There is no group 'posterior' in this {type(idata).__name__}, which must be an "
-            "xarray.DataTree or an arviz.InferenceData with posterior draws."
+            "xarray.DataTree or an arviz.InferenceData with posterior draws. Give the whole tree, "
+            "not one of its groups. A mapping from names to arrays needs no from_arviz: give it "
+            "to wb.bridge itself."
         )
     found = {str(name): group[name] for name in _variables(group)}
     check_names(model, found)

@@ -30,6 +30,8 @@ ABOUT = {"library": record({}, others=text), "precision": text}
 SECONDS = real(0)
 # A log density; -inf for a density of zero.
 LOG = real(least=-math.inf)
+# NaN for draws that were reweighted without an evidence.
+LOG_EVIDENCE = real(least=-math.inf, nan=True)
 ERROR = real(least=0, most=math.inf, nan=True)
 FLAGS = items(one_of(*Status.__members__), different=True)
 FINGERPRINT = record(
@@ -48,17 +50,20 @@ DIAGNOSTICS = {
     "largest_value": text,
     "power_reached": real(0, 1),
     "num_rounds": whole(1),
+    "num_chains": whole(1),
     "answer": text,
     "scale_remark": text,
     "chosen": text,
     "draws_remark": text,
     "host_remark": text,
+    "notes": items(text),
+    "untrusted_std_error": real(0, math.inf, nan=True),
     "path_log_evidence": real(-math.inf, math.inf, nan=True),
     "path_error": real(0, math.inf, nan=True),
 }
 EVIDENCE = record(
     {
-        "log_evidence": LOG,
+        "log_evidence": LOG_EVIDENCE,
         "std_error": ERROR,
         "num_observations": whole(),
         "method": text,

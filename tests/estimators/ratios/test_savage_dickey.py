@@ -2,6 +2,7 @@
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -53,7 +54,7 @@ def test_one_entry_from_draws_of_the_full_model_alone(deviations):
 
 def test_the_result_says_which_prior_the_smaller_model_has():
     ratio = wb.savage_dickey(MODEL, DATA, {"mu": 0.0}, posterior=_exact_draws(DATA, 0))
-    assert "p(rest | mu = 0)" in ratio.remarks[0]
+    assert "nothing is left" in ratio.remarks[0]
     assert ratio.names == ("full model", "mu = 0")
     assert ratio.num_observations == 20
 
@@ -199,6 +200,31 @@ def test_a_nested_model_that_is_not_nested_is_refused(nested, error, reason):
     )
     with pytest.raises(error, match=reason):
         wb.savage_dickey(full, DATA, {"tau": 0.0}, nested=nested, **TINY)
+
+
+def test_a_nested_model_at_an_edge_of_the_full_one():
+    full = wb.Model(
+        {"s": dist.HalfNormal(1.0), "mu": dist.Normal(0, 1)},
+        lambda p, y: dist.Normal(p["mu"], jnp.sqrt(1.0 + p["s"] ** 2)).log_prob(y),
+    )
+    plain = wb.savage_dickey(full, DATA, {"s": 0.0}, **TINY)
+    own = wb.savage_dickey(full, DATA, {"s": 0.0}, nested=MODEL, **TINY)
+    assert own.log_bayes_factor == plain.log_bayes_factor
+    assert "p(rest | s = 0)" in plain.remarks[0]
+    assert "as it should be" in own.remarks[0]
+
+
+def test_a_point_where_the_likelihood_is_zero_is_refused():
+    with pytest.raises(wb.ModelError, match="choose a point where it is positive"):
+        wb.savage_dickey(
+            wb.Model(
+                {"sd": dist.HalfNormal(1.0), "mu": dist.Normal(0, 1)},
+                lambda p, y: dist.Normal(p["mu"], p["sd"]).log_prob(y),
+            ),
+            DATA,
+            {"sd": 0.0},
+            **TINY,
+        )
 
 
 def test_nested_needs_whole_parameters_and_something_left():

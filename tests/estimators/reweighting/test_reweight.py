@@ -110,6 +110,25 @@ def test_a_far_posterior_is_flagged(data):
     assert Status.LOW_ESS in moved.flags
 
 
+def test_chains_in_different_places_are_flagged(data):
+    draws = chain(data, 0.0, 0)
+    apart = {"mu": draws["mu"] + 0.3 * np.arange(4)[:, None]}
+    moved = wb.reweight(apart, wb.zoo.gaussian.model(), data, to=wb.zoo.gaussian.model(0.1))
+    assert Status.CHAINS_DISAGREE in moved.flags
+    assert moved.diagnostics["rhat"] > 1.1
+
+
+def test_draws_without_an_evidence_are_saved_and_read(data, tmp_path):
+    other = wb.zoo.gaussian.model(0.1)
+    moved = wb.reweight(chain(data, 0.0, 0), wb.zoo.gaussian.model(), data, to=other)
+    moved.save(tmp_path / "moved.safetensors")
+    again = wb.Reweighted.load(tmp_path / "moved.safetensors")
+    assert math.isnan(again.log_evidence)
+    assert str(again) == str(moved)
+    with pytest.raises(wb.WeighbridgeError, match="no log evidence to compare"):
+        wb.compare({"moved": again, "again": moved})
+
+
 def test_flags_of_the_first_result_stay(data, result):
     import dataclasses
 

@@ -172,6 +172,8 @@ def to_evidence(
         seconds: duration.
     """
     named = named_draws(density.model, draws.positions)
+    # Whoever reads these draws again must know that they are autocorrelated.
+    chains = {"num_chains": len(draws.positions)} if draws.ordered else {}
     return Evidence(
         log_evidence=answer.log_evidence,
         std_error=answer.precision.std_error,
@@ -180,7 +182,7 @@ def to_evidence(
         trace=Trace(log_evidence=answer.path),
         samples={n: np.asarray(v).reshape(-1, *v.shape[2:]) for n, v in named.items()},
         log_weights=draws.flat()[1],
-        diagnostics=answer.diagnostics | ({} if held is None else held.noticed()),
+        diagnostics=answer.diagnostics | chains | ({} if held is None else held.noticed()),
         flags=(*flags, *answer.flags),
         elapsed=seconds,
         fingerprint=None if held is None else held.fingerprint,

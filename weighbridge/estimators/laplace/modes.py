@@ -136,7 +136,7 @@ def find_modes(
             draws = _prior_draws(model, seed, batch)
         starts = _choose(hill, draws, num_starts, num_best=0 if batch else (num_starts + 1) // 2)
         if len(starts) and hill.has_gradient:
-            ends, taken = climb(chart, density.path, starts, scale, report)
+            ends, taken = climb(chart, density.path, starts, scale, _of_batch(report, batch))
             evaluations += taken
         else:
             ends = _climb_on_host(hill, starts, scale)
@@ -174,6 +174,14 @@ def _choose(hill: Hill, draws: np.ndarray, num_starts: int, num_best: int) -> np
     best = order[:num_best]
     others = np.sort(order[num_best:])[: num_starts - num_best]
     return np.asarray(draws[np.concatenate([best, others])])
+
+
+def _of_batch(report: Callable[[float], None] | None, batch: int) -> Callable[[float], None] | None:
+    """The report of a batch of climbs: half of what the batches before it left to be done."""
+    if report is None:
+        return None
+    left = 0.5**batch
+    return lambda share: report(1.0 - left * (1.0 - 0.5 * share))
 
 
 def _climb_on_host(hill: Hill, starts: np.ndarray, scale: np.ndarray) -> np.ndarray:

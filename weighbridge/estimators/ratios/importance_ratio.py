@@ -26,7 +26,7 @@ from weighbridge.estimators.reweighting.log_ratio import (
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.models.row_gate import require_model
-from weighbridge.results.evidence_ratio import EvidenceRatio
+from weighbridge.results.evidence_ratio import OF_DRAWS, EvidenceRatio
 
 CALLER = "wb.importance_ratio"
 NAMES = ("model of the draws", "other model")
@@ -95,6 +95,7 @@ def importance_ratio(
         num_observations=before.num_observations,
         diagnostics=found.diagnostics | {"rhat": rhat},
         flags=((Status.CHAINS_DISAGREE,) if rhat > MAX_BRIDGE_RHAT else ()) + found.flags,
+        remarks=(OF_DRAWS,),
         elapsed=time.perf_counter() - began,
         fingerprint=held[0].fingerprint,
     )

@@ -61,7 +61,7 @@ def prior_gap(smaller: JointDensity, pinned: JointDensity, log_prior: tuple[floa
     values = dict(zip(dict(held.held), held.values))
     point = {n: np.broadcast_to(v, (COMPARED, *np.shape(v))) for n, v in values.items()}
     located, outside = locate(held.base, {**named, **point})
-    wrong = np.any([outside[name] & _finite(located, held, name) for name in named], axis=0)
+    wrong = np.any([outside[name] for name in named], axis=0)  # the point may be on an edge
     moved = np.where(np.isfinite(located[:, held.kept]), located[:, held.kept], 0.0)
     prior_height, height = _priors(held, moved), _priors(nested, positions)
     wrong |= ~np.isfinite(prior_height).all(axis=0)
@@ -81,14 +81,6 @@ def prior_gap(smaller: JointDensity, pinned: JointDensity, log_prior: tuple[floa
     gap = float(np.max(np.abs(height[0] - (prior_height[0] - log_prior[0]))))
     scale = 1.0 + float(np.max(np.abs(height[0])))
     return gap if gap > SAME * scale + 5.0 * log_prior[1] else 0.0
-
-
-def _finite(located: np.ndarray, held: Pinned, name: str) -> np.ndarray:
-    """Always true, except where another parameter made the whole draw infinite."""
-    site = next(site for site in held.base.sites if site.name == name)
-    own_part = np.isfinite(located[:, site.start : site.stop]).all(axis=1)
-    others = np.isfinite(located[:, held.kept]).all(axis=1)
-    return np.asarray(~own_part | others)
 
 
 def _priors(model: Model, positions: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ from weighbridge.models.held import Held
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.models.row_gate import require_model
-from weighbridge.results.evidence_ratio import EvidenceRatio
+from weighbridge.results.evidence_ratio import OF_DRAWS, EvidenceRatio
 from weighbridge.sampling.chain_targets import prepare
 
 CALLER = "wb.product_space"
@@ -145,7 +145,7 @@ def product_space(
             "num_evaluations": sum(member.density.num_evaluations for member in members),
         },
         flags=tuple(flags),
-        remarks=_about_bounds(unvisited),
+        remarks=(*_about_bounds(unvisited), OF_DRAWS),
         elapsed=time.perf_counter() - began,
         fingerprint=held[0].fingerprint,
     )

@@ -30,11 +30,12 @@ from weighbridge.estimators.ratios.pinned import AtPoint, Pinned, log_prior_at
 from weighbridge.estimators.ratios.points import Point, describe_point, read_point
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import require_model
-from weighbridge.results.evidence_ratio import EvidenceRatio
+from weighbridge.results.evidence_ratio import OF_DRAWS, EvidenceRatio
 
 Estimator = Literal["auto", "bridge", "iwmde"]
 FULL = "full model"
 CALLER = "wb.savage_dickey"
+NOTHING_LEFT = "The point holds every parameter: nothing is left in the smaller model."
 # The draws of the smaller model have their own random numbers.
 SMALLER = 1
 
@@ -163,7 +164,7 @@ def savage_dickey(
             "num_evaluations": full.num_evaluations + smaller.num_evaluations,
         },
         flags=((Status.CHAINS_DISAGREE,) if disagree else ()) + found.flags,
-        remarks=(_about_prior(nested, gap, place),),
+        remarks=(_about_prior(nested, gap, place) if pinned.dimension else NOTHING_LEFT, OF_DRAWS),
         elapsed=time.perf_counter() - began,
         fingerprint=held.fingerprint,
     )
@@ -188,9 +189,15 @@ def _smaller_draws(work: _Work, run: PosteriorRun, report: Report) -> PosteriorD
         shape = (run.num_chains, run.num_samples)
         log_weights = np.full(shape, -np.log(run.num_chains * run.num_samples))
         return PosteriorDraws(np.zeros((*shape, 0)), log_weights, True)
-    found = sample_posterior(
-        model, *work.rows, run, seed=work.seed, first_island=SMALLER, report=report
-    )
+    try:
+        found = sample_posterior(
+            model, *work.rows, run, seed=work.seed, first_island=SMALLER, report=report
+        )
+    except ModelError as error:
+        raise ModelError(
+            "The smaller model cannot be sampled. Is the likelihood at the point zero, or not a "
+            f"number? Then its evidence is zero: choose a point where it is positive. {error}"
+        ) from error
     count = found.positions.shape[0] * found.positions.shape[1]
     log_weights = np.full(found.positions.shape[:2], -np.log(count))
     return PosteriorDraws(found.positions, log_weights, True)

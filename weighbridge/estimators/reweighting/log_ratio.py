@@ -172,9 +172,12 @@ def mean_ratio(log_ratio: np.ndarray, draws: PosteriorDraws, num_blocks: int = 1
 def num_blocks(draws: Any) -> int:
     """Number of independent blocks of successive draws (islands); 1 for independent draws.
 
-    The points of nested sampling are in the order of their likelihood, not of its runs.
+    The points of nested sampling are in the order of their likelihood, not of its runs. Chains are
+    not blocks: their draws are autocorrelated.
     """
     if not isinstance(draws, Evidence) or isinstance(draws, NestedEvidence):
+        return 1
+    if "num_chains" in draws.diagnostics:
         return 1
     islands = np.size(draws.diagnostics.get("island_log_evidence", ()))
     fits = islands >= LEAST_BLOCKS and len(draws.log_weights) % islands == 0

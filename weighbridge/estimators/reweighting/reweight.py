@@ -16,10 +16,11 @@ from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MIN_PROPOSAL_DRAWS
 from weighbridge.diagnostics.pareto import pareto_smooth
+from weighbridge.estimators.bridging.mixing import find_mixing
 from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
-from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
+from weighbridge.estimators.reweighting.heavy_tails import heavy_flags, inflation
 from weighbridge.estimators.reweighting.log_ratio import (
     MeanRatio,
     log_ratios,
@@ -158,16 +159,17 @@ def reweight(
     after = JointDensity(other, *hold(other, other_data, "wb.reweight"))
     ratios = log_ratios(before, after, parsed)
     blocks = num_blocks(draws)
-    found = mean_ratio(ratios, parsed, blocks)
+    found, mixing = mean_ratio(ratios, parsed, blocks), find_mixing(parsed)
     smooth, _ = pareto_smooth(found.log_weights)
     samples, log_weights = posterior(model, parsed.flat()[0], smooth)
     log_evidence, std_error = _evidence(draws, parsed, ratios, found, blocks)
     raised = {
-        Status.HEAVY_WEIGHTS: is_heavy(found.pareto_k, len(smooth)),
+        Status.CHAINS_DISAGREE: mixing.disagree,
         Status.LOW_ESS: found.ess < MIN_PROPOSAL_DRAWS,
         Status.ERROR_UNKNOWN: math.isnan(found.std_error),
     }
-    flags = dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
+    flags = dict.fromkeys(heavy_flags(found.pareto_k, len(smooth)))
+    flags |= dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
     if isinstance(draws, Evidence):
         flags |= dict.fromkeys(draws.flags)
     same_data = isinstance(draws, Evidence) and to_data is None
@@ -184,6 +186,7 @@ def reweight(
             "ratio_error": None if math.isnan(found.std_error) else found.std_error,
             "pareto_k": found.pareto_k,
             "ess": found.ess,
+            **({"rhat": mixing.rhat} if parsed.ordered else {}),
         },
         flags=tuple(flags),
         elapsed=time.perf_counter() - began,
@@ -198,7 +201,7 @@ def _evidence(
     if not isinstance(draws, Evidence):
         return math.nan, math.nan
     log_evidence = draws.log_evidence + found.log_mean
-    apart = math.hypot(draws.std_error, found.std_error)
+    apart = math.hypot(draws.claimed_error, found.std_error)
     if blocks == 1:
         return log_evidence, apart
     # If the islands are the source of the evidence, the two errors are correlated; then the new
