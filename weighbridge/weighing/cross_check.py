@@ -19,7 +19,6 @@ from weighbridge.core.tables.frames import Frame, Tabular
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.estimators.choosing import distrust
-from weighbridge.estimators.nested.result import NestedEvidence
 from weighbridge.plots.cross_check import plot_cross_check
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.saved_content import ABOUT, EVIDENCE
@@ -235,8 +234,7 @@ class CrossCheck(Tabular, Shown):
             SAVED(metadata, "metadata")
             results: dict[str, Evidence] = {}
             for name in metadata["methods"]:
-                kind = NestedEvidence if name.split(" ")[0] == "nested" else Evidence
                 begin = f"{name}/"
                 own = {key[len(begin) :]: a for key, a in arrays.items() if key.startswith(begin)}
-                results[name] = kind.from_file_content(own, metadata["results"][name])
+                results[name] = Evidence.from_file_content(own, metadata["results"][name])
             return cls(results, metadata["failures"])
