@@ -186,15 +186,16 @@ def audit(
     cloud, cell = one_labelling(path.model, fallen.cloud, agreed=False)
     differentiable, end = needs_gradient(mover), density or path
     peaks = []
-    if differentiable and not isinstance(end.chunk, HostLikelihood):
+    # A stream has no steps here, and its programs are of other sizes.
+    if differentiable and outcome.steps and not isinstance(end.chunk, HostLikelihood):
         before_end = np.concatenate(hot) if hot else np.empty((0, path.model.dimension))
         ended = outcome.cloud
         if cell is not None:
             flat = np.asarray(ended.position).reshape(-1, path.model.dimension)
             labelled = relabelled(path.model, flat, cell.reference)
             ended = ended._replace(position=labelled.reshape(ended.position.shape))
-        islands = outcome.steps[-1].log_evidence if outcome.steps else np.zeros(len(loop.islands))
-        peaks = find_peaks(loop.seed, end, ended, np.asarray(islands), cell, before_end)
+        islands = np.asarray(outcome.steps[-1].log_evidence)
+        peaks = find_peaks(loop.seed, end, ended, islands, cell, before_end)
     whole, groups = mode_samples(loop.seed, end, cloud, cell, differentiable, peaks)
     return Audit(drift, *whole[:4], groups, whole.found_by)
 

@@ -32,10 +32,9 @@ BATCHES = 3
 DIFFERENCE = 1e-5
 # A peak is at most this many spreads of the prior wide in each direction.
 WIDEST = 10.0
-# A density that reads more numbers than this is climbed by fewer climbs in each island.
-MANY_NUMBERS, FEW_CLIMBS = 2000, 4
-# Likewise in more dimensions than this.
-MANY_COORDINATES = 50
+# There are no climbs if the density reads more numbers than this, or has more coordinates: they
+# would take longer than the path.
+MANY_NUMBERS, MANY_COORDINATES = 2000, 50
 
 
 class Peak(NamedTuple):
@@ -89,6 +88,8 @@ def find_peaks(
         cell: the cell of the labelling, if components may be permuted.
         hot: particles of low powers, particles x coordinates; may be empty.
     """
+    if path.num_numbers > MANY_NUMBERS or cloud.position.shape[2] > MANY_COORDINATES:
+        return []
     climb = _Climbs(seed, path, cloud.position.shape, cell)
     found = climb.up(climb.starts(hot, 0))
     alone = climb.up(climb.starts(hot, 0), ALONE)
@@ -140,32 +141,28 @@ def _known(peaks: list[Peak], cloud: Cloud, islands: np.ndarray) -> list[Peak]:
 
 
 class _Climbs:
-    """Climbs in as many places at once as the run has particles, or fewer if they take long."""
+    """Climbs in as many places at once as the run has particles."""
 
     def __init__(self, seed: int, path: Path, shape: tuple[int, ...], cell: Cell | None) -> None:
         self.path, self.cell = path, cell
         islands, particles, dimension = shape
         self.numbers = random_numbers(seed, Stream.MODE_STARTS, 0, 2)
         self.key = int(self.numbers.integers(2**62))
-        self.draws = islands, particles
-        is_long = path.num_numbers > MANY_NUMBERS or dimension > MANY_COORDINATES
-        at_once = min(particles, FEW_CLIMBS) if is_long else particles
-        self.shape = islands, at_once, dimension
-        self.count = islands * at_once
+        self.shape = islands, particles, dimension
+        self.count = islands * particles
         low, high = np.quantile(self._prior(0), [1 / 6, 5 / 6], axis=0)
         self.scale = np.where(high > low, 0.5 * (high - low), 1.0)
 
     def _prior(self, batch: int) -> np.ndarray:
         """Draws from the prior, as many as there are particles."""
-        islands, particles = self.draws
+        islands, particles, _ = self.shape
         key = random_key(self.key + batch)
         draws = draw_cloud(self.path.model, key, np.arange(islands), particles).position
         return draws.reshape(-1, self.shape[2])
 
     def starts(self, hot: np.ndarray, batch: int) -> np.ndarray:
         """Draws from the prior, and hot particles in every fourth place."""
-        prior = self._prior(batch)
-        chosen = prior[:: len(prior) // self.count][: self.count].copy()
+        chosen = self._prior(batch).copy()
         if len(hot):
             places = slice(3, None, 4)
             number = len(chosen[places])
