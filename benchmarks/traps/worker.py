@@ -68,7 +68,9 @@ def main() -> None:
             record["failure"] = f"{type(error).__name__}: {str(error)[:200]}"
         else:
             record["log_evidence"] = result.log_evidence
-            record["std_error"] = result.std_error if math.isfinite(result.std_error) else None
+            # With a grave flag, too: a right answer that was flagged must count as one.
+            claimed = result.claimed_error
+            record["std_error"] = claimed if math.isfinite(claimed) else None
             record["flags"] = [flag.name for flag in result.flags]
         signal.setitimer(signal.ITIMER_PROF, 0)
         record["seconds"] = time.process_time() - used

@@ -18,6 +18,7 @@ NAMED = {
     "Calibration": "entry",
     "Comparison": "model",
     "ComparisonUpdate": "model",
+    "CrossCheck": "method",
     "ElpdComparison": "model",
     "EvidenceRatio": "model",
     "Information": "entry",

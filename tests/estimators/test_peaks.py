@@ -87,6 +87,12 @@ def test_nothing_counts_twice_where_regions_meet():
     assert both.log_evidence == pytest.approx(math.log(2.0), abs=0.02)
 
 
+def test_an_empty_sample_holds_nothing():
+    assert not no_sample(2).holds(np.zeros(2))
+    assert sample(0.0).holds(np.array([1.0]))
+    assert not sample(0.0).holds(np.array([9.0]))
+
+
 def test_what_a_path_carries_is_left_alone():
     assert missed([sample(0.0, math.log(0.5)), sample(20.0, math.log(0.5))], [0.5, 0.5]) is None
 

@@ -424,7 +424,7 @@ def test_by_default_all_rows_are_used_where_no_batch_is_of_use(monkeypatch):
         assert result.flags == ()
     streamed = wb.evidence(model, data, dataclasses.replace(method, chunk_size=100), seed=0)
     # Batches that follow nothing may lead all particles into one mode, from which a bridge holds.
-    assert streamed.status is wb.Status.NOISY
+    assert wb.Status.NOISY in streamed.flags
     assert (
         abs(streamed.diagnostics["path_log_evidence"] - exact) < streamed.diagnostics["path_error"]
     )

@@ -87,7 +87,7 @@ def test_bounds_may_be_functions_of_other_parameters():
 
 def test_a_simplex_is_that_of_numpyro_where_entries_are_not_tiny():
     ours, theirs = (f(dist.constraints.simplex) for f in (bijector_to, dist.biject_to))
-    for x in (np.zeros(3), np.array([0.3, -2.0, 4.0]), np.array([-6.0, 1.0, 3.0])):
+    for x in (np.zeros(0), np.zeros(3), np.array([0.3, -2.0, 4.0]), np.array([-6.0, 1.0, 3.0])):
         value = theirs(x)
         np.testing.assert_allclose(ours(x), value, rtol=1e-12)
         np.testing.assert_allclose(ours.inv(value), x, atol=1e-12)

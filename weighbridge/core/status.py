@@ -96,7 +96,8 @@ class Status(enum.Enum):
     MASS_MISSED = (
         "mass missed by the path",
         "a mode holds more evidence than the path found in it. In this mode the answer and the "
-        "posterior come from importance sampling, elsewhere from the path",
+        "posterior come from importance sampling, elsewhere from the path. The mass of a mode is "
+        "poorly known, or a single climb found it, so that others may have been missed",
         "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
         "more such modes. Check whether you want this mode in the model: it may come from a prior "
         "that contradicts the data, or from a narrow peak of the likelihood. If not, use a "
@@ -296,6 +297,17 @@ class Status(enum.Enum):
         "the posterior draws are worth few independent ones (diagnostics['effective_draws']), so "
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
+    )
+    METHODS_DISAGREE = (
+        "methods disagree",
+        "methods that fail for different reasons gave log evidences that differ by more than their "
+        "errors, or a path found more than the answer. At least one of them is wrong, and nothing "
+        "here tells which (diagnostics['attempts'], or a comparison's cross_checks, has all). "
+        'method="auto" shows the largest',
+        "Look for modes that one of the posteriors lacks (result.plot_posterior()). Weigh the "
+        "model again with more particles (wb.SMC(num_particles=1024)) and more live points "
+        "(wb.NestedSampling(num_live=4000)), until they agree.",
+        GRAVE,
     )
     RARELY_VISITED = (
         "model rarely visited",

@@ -55,6 +55,15 @@ MAX_BRIDGE_TERM_PARETO_K, MIN_BRIDGE_EVENNESS = 0.7, 0.5
 # DRAWS_DO_NOT_FIT: two bridges with other weights of the two samples, from the same draws, differ
 # by this many errors of their difference, and by this many errors of the answer.
 MAX_BRIDGE_SHIFT, MIN_BRIDGE_SHIFT = 5.0, 2.0
+# METHODS_DISAGREE: two methods differ by more than the first number of combined errors, or by more
+# than the second and by this much (nats). Differences of less than the last number are rounding.
+MAX_METHOD_ERRORS, MIN_METHOD_ERRORS, MIN_METHOD_DIFFERENCE = 4.0, 3.0, 0.5
+SAME_METHOD_DIFFERENCE = 1e-3
+# METHODS_DISAGREE too: probability with which a path's bound (000 eq. 3.10) must hold to count.
+PATH_BOUND_PROBABILITY = 0.98
+# method="auto" goes on to another method where an error is larger than this (nats), as for a grave
+# flag.
+MAX_CHOSEN_ERROR = 1.0
 # RARELY_VISITED: with fewer visits from elsewhere to a model, in a chain over several models, the
 # error of its Bayes factor is itself hardly known.
 MIN_MODEL_ENTRIES = 50

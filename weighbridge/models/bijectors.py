@@ -54,7 +54,7 @@ class StickBreaking(transforms.StickBreakingTransform):
         """Transform coordinates to entries that sum to 1."""
         x = x - _shift(x)
         left = jnp.cumprod(jax.nn.sigmoid(-x), axis=-1)
-        ones = jnp.ones_like(x[..., :1])
+        ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
         entries = jnp.concatenate([jax.nn.sigmoid(x), ones], axis=-1)
         entries *= jnp.concatenate([ones, left], axis=-1)
         return jnp.maximum(entries, np.finfo(entries.dtype).tiny)

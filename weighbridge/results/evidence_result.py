@@ -331,6 +331,10 @@ class Evidence(PosteriorFigure, Shown):
 
     def save(self, path: str | Path) -> None:
         """Write the result to one safetensors file; ``load`` reads it back exactly."""
+        checkpoint_file.write(path, SCHEMA, *self.to_file_content())
+
+    def to_file_content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The arrays and the plain values that a file holds."""
         arrays = {f"trace/{name}": column for name, column in self.trace.items()}
         arrays |= {f"samples/{name}": draws for name, draws in self.samples.items()}
         arrays["log_weights"] = self.log_weights
@@ -340,7 +344,7 @@ class Evidence(PosteriorFigure, Shown):
                 arrays[f"diagnostics/{name}"] = value
             else:
                 plain[name] = value
-        metadata = {
+        return arrays, {
             "log_evidence": self.log_evidence,
             "std_error": self.std_error,
             "num_observations": self.num_observations,
@@ -351,7 +355,6 @@ class Evidence(PosteriorFigure, Shown):
             "fingerprint": None if self.fingerprint is None else self.fingerprint.plain(),
             "order": list(arrays),
         }
-        checkpoint_file.write(path, SCHEMA, arrays, metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> Evidence:
@@ -363,26 +366,31 @@ class Evidence(PosteriorFigure, Shown):
         """
         arrays, metadata = checkpoint_file.read(path, SCHEMA)
         with checkpoint_file.refusing(path, "result"):
-            check_evidence(arrays, metadata)
-            groups: dict[str, dict[str, np.ndarray]] = {}
-            for full_name in metadata["order"]:
-                group, _, name = full_name.partition("/")
-                groups.setdefault(group, {})[name] = arrays[full_name]
-            seen = metadata.get("fingerprint")  # missing in older files
-            kind = _class_of(cls, metadata["method"])
-            return kind(
-                log_evidence=float(metadata["log_evidence"]),
-                std_error=float(metadata["std_error"]),
-                num_observations=metadata["num_observations"],
-                method=metadata["method"],
-                trace=Trace(**groups.get("trace", {})),
-                samples=groups.get("samples", {}),
-                log_weights=arrays["log_weights"],
-                diagnostics=_with_tuples(metadata["diagnostics"]) | groups.get("diagnostics", {}),
-                flags=tuple(Status[name] for name in metadata["flags"]),
-                elapsed=float(metadata["elapsed"]),
-                fingerprint=None if seen is None else Fingerprint.from_plain(seen),
-            )
+            return cls.from_file_content(arrays, metadata)
+
+    @classmethod
+    def from_file_content(cls, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Evidence:
+        """The result with the contents of a file; a ValueError if they cannot be one."""
+        check_evidence(arrays, metadata)
+        groups: dict[str, dict[str, np.ndarray]] = {}
+        for full_name in metadata["order"]:
+            group, _, name = full_name.partition("/")
+            groups.setdefault(group, {})[name] = arrays[full_name]
+        seen = metadata.get("fingerprint")  # missing in older files
+        kind = _class_of(cls, metadata["method"])
+        return kind(
+            log_evidence=float(metadata["log_evidence"]),
+            std_error=float(metadata["std_error"]),
+            num_observations=metadata["num_observations"],
+            method=metadata["method"],
+            trace=Trace(**groups.get("trace", {})),
+            samples=groups.get("samples", {}),
+            log_weights=arrays["log_weights"],
+            diagnostics=_with_tuples(metadata["diagnostics"]) | groups.get("diagnostics", {}),
+            flags=tuple(Status[name] for name in metadata["flags"]),
+            elapsed=float(metadata["elapsed"]),
+            fingerprint=None if seen is None else Fingerprint.from_plain(seen),
+        )
 
     def to_json(self) -> str:
         """The numbers, without draws, as one line of JSON; unknown numbers are null."""

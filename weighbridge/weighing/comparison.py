@@ -25,6 +25,7 @@ from weighbridge.results.wording import (
     left_out,
     with_bound,
 )
+from weighbridge.weighing.cross_check import CrossCheck
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +64,7 @@ class Comparison(Tabular, Shown):
         left_out: models that had no result yet when the run was interrupted.
         ratio: the ratio of evidences that the comparison was made of. The log evidences are then
             unknown (NaN), and the factors may be bounds (``bound``).
+        cross_checks: for each model, what other methods say of its evidence, if asked for.
         trust: what grave flags make of the log evidence of each model: "at least", a lower bound;
             "not to be trusted"; or empty. By default it follows from the flags.
 
@@ -89,6 +91,7 @@ class Comparison(Tabular, Shown):
     left_out: tuple[str, ...] = ()
     ratio: EvidenceRatio | None = field(default=None, repr=False)
     trust: dict[str, str] = field(default_factory=dict, repr=False)
+    cross_checks: dict[str, CrossCheck] = field(default_factory=dict, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -259,6 +262,7 @@ class Comparison(Tabular, Shown):
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
+        found += [f"{name}: {check.heading}" for name, check in self.cross_checks.items()]
         of_results = (remark for result in self.results.values() for remark in result.remarks)
         return [*found, *dict.fromkeys([*self.remarks, *of_results])]
 

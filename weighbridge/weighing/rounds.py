@@ -30,21 +30,31 @@ class Limits:
 
     Args:
         tolerance: standard error (nats) to reach; None runs one round.
-        time_limit: seconds after which no further round begins; it needs a tolerance.
+        time_limit: seconds after which no further round begins, and "auto" tries no further
+            method; for other methods it needs a tolerance.
+        leaves_grave: whether no round is added to a result with a grave flag, because another
+            method can follow.
     """
 
     tolerance: float | None = None
     time_limit: float | None = None
+    leaves_grave: bool = False
 
-    def check(self, method: Method) -> None:
-        """Raise an error for invalid limits, or limits that this method cannot meet."""
+    def check(self, method: Method, *, decides: bool = False) -> None:
+        """Raise an error for invalid limits, or limits that this method cannot meet.
+
+        Args:
+            method: the method, or the first one of "auto".
+            decides: whether "auto" may go on with others.
+        """
         for name, value in (("tolerance", self.tolerance), ("time_limit", self.time_limit)):
             if value is not None and not value > 0:
                 raise MethodError(f"{name} must be positive, not {value!r}.")
-        if self.time_limit is not None and self.tolerance is None:
+        if self.time_limit is not None and self.tolerance is None and not decides:
             raise MethodError(
                 "time_limit ends the rounds of islands that a tolerance asks for, and without a "
-                "tolerance there is one round. Give a tolerance too, or leave time_limit out."
+                "tolerance there is one round. Give a tolerance too, leave time_limit out, or use "
+                'method="auto", which tries no further method after it.'
             )
         if self.tolerance is not None and (method.num_islands < 4 or not method.states_error):
             states = "" if method.states_error else " and does not state its error"
@@ -100,7 +110,9 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
         pending = [n for n in pending if not _surely(rounds[n], method, least) <= tolerance]
+        left = {n for n in pending if limits.leaves_grave and not rounds[n][-1].is_trusted}
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
+        stuck |= left
         pending = [name for name in pending if name not in stuck]
         missed |= {n for n in stuck if not _error(rounds[n], method) <= tolerance}
     merged = {name: merge(results, method) for name, results in rounds.items() if results}

@@ -7,9 +7,10 @@ with the moves and the program of the path:
 - Particles that have kept up with the path keep their distribution when they are moved further at
   its end. Particles that lagged behind drift. (A bridge that agrees with the path shows the same.)
 - Particles are annealed further, to p(theta) p(data | theta)^lambda with lambda up to 64: they are
-  quenched into the highest modes that they can reach. Importance sampling from a Gaussian there
-  gives the mass of such a mode, which is never far too high either. If it is above the mass of the
-  path in the same region, the path has missed a mode that is too narrow or too far away.
+  quenched into the highest modes that they can reach. Quick climbs from elsewhere find more modes
+  (see ``peaks``). Importance sampling from a Gaussian there gives the mass of such a mode, which is
+  never far too high either. If it is above the mass of the path in the same region, the path has
+  missed a mode that is too narrow or too far away.
 """
 
 from __future__ import annotations

@@ -80,8 +80,9 @@ class ModeSample(NamedTuple):
 
     def holds(self, position: np.ndarray) -> bool:
         """Whether a position is in the mode."""
-        distance = self.mode.distance(position[None])[0]
-        return bool(self.is_usable and distance <= self.mode.radius(np.empty(0)))
+        if not self.is_usable:
+            return False
+        return bool(self.mode.distance(position[None])[0] <= self.mode.radius(np.empty(0)))
 
 
 def no_sample(dimension: int) -> ModeSample:

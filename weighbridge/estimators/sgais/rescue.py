@@ -34,7 +34,7 @@ def is_doubtful(found: Evidence) -> bool:
     error = math.hypot(seen["path_error"], seen.get("bridge_error", 0.0))
     return (
         any(flag in (*NOT_OF_THE_MODE, Status.PATH_LOST) for flag in found.flags)
-        or not found.std_error <= MAX_UNDOUBTED_ERROR
+        or not found.claimed_error <= MAX_UNDOUBTED_ERROR
         or abs(bridge - path) > MAX_BRIDGE_ERRORS * error
     )
 
@@ -70,7 +70,7 @@ def rescued(run: SGAISRun, found: Evidence) -> Evidence:
     bridge_agrees = _apart(by_mode, bridge, found.diagnostics.get("bridge_error", 0.0)) <= 1.0
     is_higher = by_mode.log_evidence >= found.log_evidence
     if not (
-        is_higher or bridge_agrees or _apart(by_mode, found.log_evidence, found.std_error) <= 1
+        is_higher or bridge_agrees or _apart(by_mode, found.log_evidence, found.claimed_error) <= 1
     ):
         flags = tuple(dict.fromkeys((Status.BRIDGE_SHORT, *found.flags)))
         return replace(found, flags=flags, diagnostics=found.diagnostics | seen)
