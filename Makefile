@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-for-the-demo
 PEERS := .venv-peers
 ARVIZ0 := .venv-arviz0
 
-.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather bench-nested bench-roads calibrate clean
+.PHONY: demo test test-long check format bench bench-peers bench-hard bench-sgais bench-shift bench-online bench-weather bench-nested bench-roads bench-traps calibrate clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/weighbridge demo
@@ -38,6 +38,12 @@ bench: $(STAMP) $(PEERS)/.installed
 # Weighbridge beside its peers, hours long: PEERS_ARGUMENTS="--merge" goes on where it stopped.
 bench-peers: $(STAMP) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS_ARGUMENTS)
+
+# Traps with exact answers, the held-back ones: hours long, and goes on where it stopped.
+# TRAPS_ARGUMENTS="--seeds 0-39" runs traps for development.
+TRAPS_ARGUMENTS ?= --held-back --methods auto smc nested dynesty ultranest blackjax
+bench-traps: $(STAMP) $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.traps $(TRAPS_ARGUMENTS)
 
 bench-hard: $(STAMP)
 	$(BIN)/python -m benchmarks.accuracy.hard

@@ -12,6 +12,7 @@ Models
     coordinates of a prior: in_coordinates, BoxCox, YeoJohnson
 The evidence of models
     evidence, compare, average; Evidence, Trace, Comparison, Status, Fingerprint
+    methods held against each other: cross_check, CrossCheck
     methods: SGAIS, SMC, IBIS, AIS, Thermodynamic, PriorSampling, PublishedSGAIS, SequentialSGMCMC,
     Bridge, Importance, Laplace, NestedSampling, OnlineNestedSampling; HarmonicMean, as a warning
     results of nested sampling: NestedEvidence, merge

@@ -136,6 +136,8 @@ from weighbridge.weighing.changes.settings import Change as Change
 from weighbridge.weighing.changes.settings import Changes as Changes
 from weighbridge.weighing.comparing import compare as compare
 from weighbridge.weighing.comparison import Comparison as Comparison
+from weighbridge.weighing.cross_check import CrossCheck as CrossCheck
+from weighbridge.weighing.cross_checking import cross_check as cross_check
 from weighbridge.weighing.online import Online as Online
 from weighbridge.weighing.online_comparison.catching_up import CatchUp as CatchUp
 from weighbridge.weighing.online_comparison.history import History as History

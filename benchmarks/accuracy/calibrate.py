@@ -56,7 +56,7 @@ def measure(problem: problems.Problem, method: object, num_seeds: int) -> dict[s
     ]
     seconds = (time.perf_counter() - began) / num_seeds
     flagged = np.mean([bool(r.flags) for r in results])
-    answers = np.array([(r.log_evidence, r.std_error) for r in results])
+    answers = np.array([(r.log_evidence, r.claimed_error) for r in results])
     rows = {"": summary(answers, problem.log_evidence, flagged, seconds)}
     if any("bridge_log_evidence" in r.diagnostics for r in results):
         known = ("path_log_evidence", "path_error")

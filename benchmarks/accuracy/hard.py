@@ -61,7 +61,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         runs.append(
             {
                 "error": result.log_evidence - problem.log_evidence,
-                "stated": result.std_error if math.isfinite(result.std_error) else None,
+                "stated": result.claimed_error if math.isfinite(result.claimed_error) else None,
                 "flags": [flag.name for flag in result.flags],
                 "seconds": result.elapsed,
             }

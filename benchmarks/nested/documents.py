@@ -102,7 +102,7 @@ def run_once(model: wb.Model, data: Any, method_name: str, seed: int) -> dict[st
         return {"failure": f"{type(error).__name__}: {error}".splitlines()[0]}
     return {
         "answer": result.log_evidence,
-        "stated": result.std_error,
+        "stated": result.claimed_error,
         "flags": [flag.name for flag in result.flags],
         "seconds": time.process_time() - began,
     }

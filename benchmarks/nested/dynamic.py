@@ -49,7 +49,7 @@ def measure(name: str, goal: str | None, num_seeds: int) -> list[str]:
         for seed in range(1, num_seeds + 1)
     ]
     errors = np.array([r.log_evidence - problem.log_evidence for r in results])
-    stated = np.array([r.std_error for r in results])
+    stated = np.array([r.claimed_error for r in results])
     return [
         goal or "none",
         str(num_seeds),

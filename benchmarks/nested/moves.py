@@ -52,7 +52,7 @@ def measure(problem: problems.Problem, num_moves: int | None, num_seeds: int) ->
     ]
     found = [r.diagnostics for r in results]
     errors = np.array([r.log_evidence - problem.log_evidence for r in results])
-    z = errors / np.array([r.std_error for r in results])
+    z = errors / np.array([r.claimed_error for r in results])
     calls = np.mean([d["num_evaluations"] for d in found])
     moves = np.median([d["moves_per_walk"] for d in found])
     return [

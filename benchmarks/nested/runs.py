@@ -28,7 +28,7 @@ def run_once(problem_name: str, method: wb.NestedSampling, seed: int) -> Record:
     return {
         "seed": seed,
         "error": result.log_evidence - problem.log_evidence,
-        "stated": result.std_error,
+        "stated": result.claimed_error,
         "flags": [flag.name for flag in result.flags],
         "insertion": found["insertion_p_value"],
         "rolling": found["rolling_p_value"],

@@ -99,7 +99,7 @@ def power() -> dict[str, Any]:
 
 def shift_demo(seed: int = 0) -> dict[str, list[int]]:
     """Changes in the stream of the demonstration, and in the same rows shuffled."""
-    stream = wb.zoo.mixture.simulate_shift(DEMO_ROWS, change_points=demo.CHANGE_POINTS, seed=seed)
+    stream = demo.simulate(DEMO_ROWS, seed)
     shuffled = np.random.default_rng(seed).permutation(stream)
     models = {f"mixture:{k}": wb.zoo.mixture.model(k) for k in demo.COMPONENTS}
     found = {}
@@ -162,7 +162,7 @@ def body(found: dict[str, Any]) -> str:
         "knows the noise and not the mean; chunks of 25 rows, false-alarm rate 0.001. The delay is "
         "to the end of the chunk that raised the alarm.\n\n" + power_table(found["power"]),
         "## The shift demonstration\n\n"
-        f"Mixtures of 3, 5 and 7 Gaussians on {DEMO_ROWS:,} rows that change at "
+        f"Mixtures of 2, 3 and 5 Gaussians on {DEMO_ROWS:,} rows that change at "
         f"{demo.CHANGE_POINTS}, in chunks that grow: changes at "
         f"{found['demo']['as it is']}; in the same rows, shuffled, at {found['demo']['shuffled']}.",
         turing.section(found["turing"]),

@@ -97,7 +97,7 @@ def measure(row: Row, num_seeds: int) -> list[str]:
     ]
     seconds = (time.process_time() - began) / num_seeds
     errors = np.array([r.log_evidence for r in results]) - problem.log_evidence
-    stated = np.array([r.std_error for r in results])
+    stated = np.array([r.claimed_error for r in results])
     flagged = np.array([bool(r.flags) for r in results])
     z = errors / stated
     known = np.isfinite(z)

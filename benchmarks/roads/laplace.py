@@ -153,7 +153,7 @@ def measure(row: Row, num_seeds: int) -> list[str]:
     ]
     seconds = (time.process_time() - began) / num_seeds
     error = np.array([result.log_evidence for result in results]) - problem.log_evidence
-    stated = np.array([result.std_error for result in results])
+    stated = np.array([result.claimed_error for result in results])
     check = np.array(
         [
             [result.diagnostics[name] for name in ("check_log_evidence", "check_error")]

@@ -50,9 +50,9 @@ def describe(result: wb.Evidence, seconds: float) -> dict[str, Any]:
     steps = len(result.trace.power) if "power" in result.trace else result.trace.annealing_steps
     return {
         "answer": result.log_evidence,
-        "stated": known(result.std_error),
+        "stated": known(result.claimed_error),
         "path": found.get("path_log_evidence", result.log_evidence),
-        "path_stated": known(found.get("path_error", result.std_error)),
+        "path_stated": known(found.get("path_error", result.claimed_error)),
         "by": found.get("answer", "path"),
         "khat": known(found.get("bridge_khat", math.nan)),
         "noise_bias": known(found.get("noise_bias", math.nan)),

@@ -51,7 +51,7 @@ def measure(num_components: int, order: str, seed: int, num_rows: int) -> dict[s
         "seed": seed,
         "rows": num_rows,
         "answer": result.log_evidence,
-        "stated": result.std_error,
+        "stated": result.claimed_error,
         "path": found["path_log_evidence"],
         "path_stated": found["path_error"],
         "by": found["answer"],

@@ -51,7 +51,7 @@ def test_what_shows_itself():
         *("Calibration", "Comparison", "Elpd", "ElpdComparison", "Evidence", "ModelReport"),
         *("Posterior", "Prediction", "PredictiveCheck", "Sensitivity", "Summary", "Table"),
         *("Findings", "History", "Integral", "NestedEvidence", "Optimum", "Trace"),
-        *("EvidenceRatio", "ExactPosterior", "Information", "Reweighted"),
+        *("CrossCheck", "EvidenceRatio", "ExactPosterior", "Information", "Reweighted"),
     }
 
 

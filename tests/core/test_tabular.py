@@ -18,6 +18,7 @@ NAMED = {
     "Calibration": "entry",
     "Comparison": "model",
     "ComparisonUpdate": "model",
+    "CrossCheck": "method",
     "ElpdComparison": "model",
     "EvidenceRatio": "model",
     "Information": "entry",
@@ -30,7 +31,7 @@ NAMED = {
     "Table": "name",
 }
 COUNTED = {"Elpd", "Findings", "History", "NestedEvidence", "Trace"}
-TEXTS = {"bound", "verdict", "status", "outcome", "found", "remedy", "finding"}
+TEXTS = {"bound", "verdict", "trust", "status", "outcome", "found", "remedy", "finding"}
 
 
 def test_every_table_is_looked_at():

@@ -17,6 +17,7 @@ import weighbridge as wb
 from weighbridge.core import memory as machine
 from weighbridge.core.compilation import in_double_precision
 from weighbridge.core.status import Status
+from weighbridge.estimators.proposals import at_mode
 from weighbridge.estimators.proposals.at_mode import gaussian_at_mode
 from weighbridge.estimators.proposals.joint_density import JointDensity
 from weighbridge.estimators.sgais import at_once
@@ -141,6 +142,20 @@ def test_other_modes_are_seen(for_few_parameters):
     result = wb.evidence(TWO_MODES, rows, seed=0, progress=False)
     assert result.diagnostics["answer"] != "mode"
     assert result.method == "sgais"
+
+
+def _log_of_bumps(p, row):
+    """A low bump at -1, and at 5 a high one, which one prior draw of 22 climbs."""
+    low, high = (-0.5 * ((p["w"][0] - centre) / 0.3) ** 2 for centre in (-1.0, 5.0))
+    return jnp.logaddexp(low, 20.0 + high) + row["y"]
+
+
+def test_a_mode_is_seen_though_few_prior_draws_climb_it(monkeypatch):
+    model, rows = wb.Model(NORMAL, _log_of_bumps), {"y": np.zeros(1)}
+    assert all(_at_once(model, rows, seed) is None for seed in range(4))
+    # 32 climbs would miss it in one run of four, and the answer would be 9 nats too low.
+    monkeypatch.setattr(at_mode, "NUM_FURTHER", 1)
+    assert any(_at_once(model, rows, seed) is not None for seed in range(16))
 
 
 def test_what_is_not_weighed_at_once_is_weighed_as_ever(monkeypatch):

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weighbridge.estimators.annealing.moves.metric import NUM_DIRECTIONS, low_rank_scale
+from weighbridge.estimators.annealing.cloud import Cloud
+from weighbridge.estimators.annealing.moves.kernels import AdaptiveHMC
+from weighbridge.estimators.annealing.moves.metric import (
+    NUM_DIRECTIONS,
+    low_rank_scale,
+    others_low_rank,
+)
 from weighbridge.sampling.kernels.parts.scale import LowRank, pull, push
 
 
@@ -53,6 +59,16 @@ def test_independent_coordinates_have_no_direction(seed):
     scale = low_rank_scale(position, np.full(512, 1 / 512))
     assert np.all(scale.stretch == 1)
     assert scale.directions.shape == (1000, NUM_DIRECTIONS)
+
+
+def test_moves_have_a_diagonal_where_there_is_no_direction():
+    position = np.random.default_rng(1).standard_normal((4, 64, 500))
+    cloud = Cloud(position, np.zeros((4, 64)), np.zeros((4, 64), int))
+    scale = AdaptiveHMC().setting(cloud, cloud).scale
+    np.testing.assert_array_equal(scale, others_low_rank(cloud).diagonal)
+    common = 3.0 * np.random.default_rng(2).standard_normal((4, 64, 1))
+    together = cloud._replace(position=position + common)
+    assert isinstance(AdaptiveHMC().setting(together, together).scale, LowRank)
 
 
 def test_copies_count_once():

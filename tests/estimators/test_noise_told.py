@@ -48,13 +48,13 @@ def test_the_flag_says_where_the_noise_is():
 def test_of_an_answer_by_the_path_the_noise_that_was_measured_is_in_the_error(noisy, monkeypatch):
     monkeypatch.setattr(judgement, "cross", lambda *_: None)
     result = noisy.result(0.0, {})
-    assert result.status is Status.NOISY
+    assert Status.NOISY in result.flags
     assert result.diagnostics["answer"] == "path"
     bias = result.diagnostics["noise_bias"]
     chance = noisy.ledger.stated()[1]
     # It is flagged where it is more than the rest, so the error is mostly that.
     assert bias > max(MAX_NOISE_BIAS, chance)
-    assert result.std_error >= math.hypot(bias, chance) * (1 - 1e-12)
+    assert result.claimed_error >= math.hypot(bias, chance) * (1 - 1e-12)
 
 
 def test_of_an_answer_by_the_bridge_the_noise_of_its_batches_is_in_the_error(noisy, monkeypatch):

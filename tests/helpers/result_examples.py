@@ -86,6 +86,7 @@ EXAMPLES = {
         (wb.Notice("gap", 3, "Rows are missing."),),
         (CHANGE,),
     ),
+    "CrossCheck": wb.CrossCheck({"smc": evidence(), "nested": nested()}, {"bridge": "No memory."}),
     "Elpd": ELPD,
     "ElpdComparison": wb.compare_loo({"a": ELPD, "b": ELPD}),
     "Evidence": evidence(),

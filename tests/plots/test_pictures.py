@@ -133,6 +133,10 @@ FIGURES = {
         generator(1).normal(size=9), generator(2).normal(size=9), lower=(0.0, 0.1),
         upper=(1.0, np.nan), **k,
     ),
+    "cross-check": lambda **k: wb.CrossCheck({
+        "smc": evidence(log_evidence=1e6 + 0.1, std_error=0.1, island_log_evidence=np.full(4, 1e6)),
+        "nested": evidence(log_evidence=1e6 + 10.5, std_error=np.nan),
+    }).plot(**k),
     "optimum": lambda **k: optimum().plot(**k),
     "integral": lambda **k: integral().plot(**k),
 }  # fmt: skip
@@ -142,7 +146,7 @@ PANELS = {"two modes": (2, 2),
           "pairs of chains": (2, 2), "autocorrelation": (3, 1), "energy": (1, 2),
           "comparison": (1, 2), "history": (3, 1), "loo": (2, 1), "waic": (1, 1),
           "compare_loo": (1, 2), "sensitivity": (1, 1), "calibration": (1, 2), "check": (1, 1),
-          "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1),
+          "prediction": (1, 1), "draws": (2, 1), "bounds": (1, 1), "cross-check": (1, 1),
           "optimum": (1, 2), "integral": (1, 1), "nested run": (4, 1)}  # fmt: skip
 
 

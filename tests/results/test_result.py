@@ -40,13 +40,13 @@ def made(log_evidence=-10.0, std_error=0.1, rows=100, **fields):
     ("value", "error", "rows", "expected"),
     [
         (-1418494.61, 0.2, 10**6, "log evidence -1418494.61 +- 0.20 (sgais, 1,000,000 obs"),
-        (-1418494.61, 38.2, 10**6, "log evidence -1418495 +- 38 (sgais"),
-        (-1418494.61, 1234.5, 10**6, "log evidence -1418495 +- 1234 (sgais"),
+        (-1418494.61, 9.87, 10**6, "log evidence -1418494.6 +- 9.9 (sgais"),
+        (-1418494.61, 1234.5, 10**6, "log evidence -1418495, not to be trusted (sgais"),
         (-1.8051, 0.0449, 1, "log evidence -1.805 +- 0.045 (sgais, 1 observation, 1.2 s)"),
         (-10.0, math.nan, 2, "log evidence -10.00 +- unknown (sgais, 2 observations, 1.2 s)"),
         (-10.0, 0.0, 2, "log evidence -10.000000000 +- < 1e-9 (sgais"),
         (-10.0, 1e-12, 2, "log evidence -10.000000000 +- < 1e-9 (sgais"),
-        (-10.0, math.inf, 2, "log evidence -10.00 +- inf (sgais"),
+        (-10.0, math.inf, 2, "log evidence -10.00, not to be trusted (sgais"),
     ],
 )
 def test_text(value, error, rows, expected):

@@ -89,7 +89,7 @@ def test_flags_of_the_path_stay_and_the_error_is_judged_anew():
     one = made([0.0, 0.1, 0.0, 0.1], flags=(wb.Status.STALLED,))
     two = made([0.0, 0.1, 0.0, 0.1], flags=(wb.Status.LOW_ESS, wb.Status.STALLED))
     assert merge([one, two], METHOD).flags == (wb.Status.STALLED, wb.Status.LOW_ESS)
-    unknown = replace(one, std_error=math.nan)
+    unknown = made([0.0, 0.1, 0.0, 0.1], math.nan)
     assert wb.Status.ERROR_UNKNOWN in merge([unknown, two], METHOD).flags
 
 
@@ -149,7 +149,7 @@ def test_rounds_end_without_success_and_say_so(limits, repeatable, error):
     rounds = Scripted({"a": error})
     results = run_rounds(Rounds(rounds, METHOD, repeatable), ["a"], limits)
     assert len(rounds.asked) == 1
-    assert results["a"].flags[-1] is wb.Status.TOLERANCE_NOT_REACHED
+    assert wb.Status.TOLERANCE_NOT_REACHED in results["a"].flags
 
 
 def test_an_error_of_few_islands_must_be_surely_small():
@@ -204,7 +204,7 @@ def test_more_islands_do_not_replace_an_answer_that_all_of_them_miss():
 
 
 def test_without_a_tolerance_there_is_one_round():
-    rounds = Scripted({"a": 5.0})
+    rounds = Scripted({"a": 1.5})
     results = run_rounds(Rounds(rounds, METHOD, True), ["a"], Limits(time_limit=10.0))
     assert len(rounds.asked) == 1
     assert results["a"].flags == ()

@@ -411,6 +411,8 @@ def test_changing_the_numbers_of_a_prior_compiles_nothing():
         (lambda: logistic.model(num_features=True), "num_features"),
         (lambda: mixture.model(num_components=0), "num_components"),
         (lambda: mixture.simulate_shift(change_points=(10, 5)), "change_points"),
+        (lambda: mixture.simulate_shift(num_clusters=(2, 3, 8)), "num_clusters"),
+        (lambda: mixture.simulate_shift(num_clusters=(0, 3, 5)), "num_clusters"),
         (lambda: gaussian.model(prior_scale=-1.0), "prior_scale"),
         (lambda: gaussian.model(prior_mean="far"), "prior_mean"),
         (lambda: gaussian.simulate(5, noise=float("inf")), "noise"),
@@ -486,14 +488,13 @@ def test_shift_stream_changes_at_the_change_points():
     assert new[1_000:2_000].mean() > 0.2
 
 
-def test_shift_stream_has_three_then_five_then_seven_clusters():
-    data = mixture.simulate_shift(seed=1)
+@pytest.mark.parametrize("clusters", [mixture.SHIFT_CLUSTERS, (2, 3, 5)])
+def test_shift_stream_has_the_clusters_of_each_phase(clusters):
+    data = mixture.simulate_shift(num_clusters=clusters, seed=1)
     assert data.shape == (100_000, 2)
     log_densities = stats.norm(mixture.SHIFT_MEANS, mixture.SHIFT_SCALES).logpdf(data[:, None])
     component = log_densities.sum(axis=-1)
-    fits = np.array(
-        [special.logsumexp(component[:, :k], axis=1) - np.log(k) for k in mixture.SHIFT_CLUSTERS]
-    )
+    fits = np.array([special.logsumexp(component[:, :k], axis=1) - np.log(k) for k in clusters])
     phases = [slice(0, 1_000), slice(1_000, 10_000), slice(10_000, None)]
     assert [int(np.argmax(fits[:, phase].mean(axis=1))) for phase in phases] == [0, 1, 2]
 

@@ -79,7 +79,7 @@ def demo(
         "weighbridge-demo.png"
     ),
 ) -> None:
-    """Compare mixtures of 3, 5 and 7 components on a stream that changes twice."""
+    """Compare mixtures of 2, 3 and 5 components on a stream that changes twice."""
     from weighbridge.cli import demo as demonstration
 
     demonstration.run(rows, seed, output)

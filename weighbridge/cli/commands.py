@@ -31,7 +31,8 @@ from weighbridge.data.lags import lagged
 from weighbridge.data.row_checking import RowChecker, RowPolicy
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import columns_remark, num_rows
-from weighbridge.estimators.registry import Method, choose
+from weighbridge.estimators.choosing import choose
+from weighbridge.estimators.registry import Method
 from weighbridge.monitoring.run_lock import locked
 from weighbridge.monitoring.terminal import Display
 from weighbridge.monitoring.watch_plan import Keeping, Plan, Watched
@@ -53,8 +54,8 @@ def weigh(
 ) -> dict[str, Evidence]:
     """The evidence of each model; without a tolerance, one pass over the table serves all."""
     loaded = load_all(specs)
-    chosen, remarks = choose(method, [requested.model for requested in loaded.values()])
-    limits.check(chosen)
+    choice = choose(method, [requested.model for requested in loaded.values()])
+    limits.check(choice.method, decides=choice.decides)
     check_comparable(loaded, table)
     source = table.open(loaded, on_bad_row)
     for remark in columns_remark(source.ignored_columns):
@@ -94,10 +95,10 @@ def weigh(
         requested = next(iter(loaded.values()))  # all models describe the same columns
         named = _lag(named, features_of(table, first, requested), order)
     try:
-        results = weigh_together(
+        return weigh_together(
             competitors,
             named,
-            chosen,
+            choice,
             seed=seed,
             limits=limits,
             on_bad_row=on_bad_row,
@@ -108,7 +109,6 @@ def weigh(
         if "column 'y'" in str(error) and "y" not in first:  # zoo models call the target 'y'
             error.add_note(f"Here 'y' is the target, column {table.target!r}.")
         raise
-    return {n: replace(r, diagnostics=r.diagnostics | remarks) for n, r in results.items()}
 
 
 def _lag(

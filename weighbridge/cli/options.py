@@ -99,7 +99,10 @@ ToleranceOption = Annotated[
 ]
 TimeLimitOption = Annotated[
     float | None,
-    typer.Option("--time-limit", help="Seconds after which no more islands are added."),
+    typer.Option(
+        "--time-limit",
+        help="Seconds after which no more islands are added, and no other method is tried.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

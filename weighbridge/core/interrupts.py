@@ -40,6 +40,7 @@ class Interruption:
     Attributes:
         has_something: whether there is a result to return.
         ends: whether Ctrl-C should end the run without a result.
+        until: when ``time.monotonic()`` reaches this, the run should stop; None: never.
     """
 
     def __init__(
@@ -55,11 +56,14 @@ class Interruption:
         self.leaves = leaves
         self.has_something = False
         self.ends = False
+        self.until: float | None = None
         self._patience = patience
         self._since: float | None = None
 
     def is_due(self) -> bool:
         """Whether the run should stop now."""
+        if self.until is not None and time.monotonic() >= self.until:
+            return True
         if not self.asked.is_set():
             return False
         if self._since is None:
@@ -201,6 +205,30 @@ def interruptible(
         _current.reset(token)
         if is_ours:
             signal.signal(signal.SIGINT, instead_of)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float | None) -> Iterator[None]:
+    """A block in which the run of this context is asked to stop after so many seconds.
+
+    After the block it may go on, unless Ctrl-C asked it to stop.
+
+    >>> with interruptible():
+    ...     with ended_after(0.0):
+    ...         is_due()
+    ...     is_due()
+    True
+    False
+    """
+    interruption = _current.get()
+    if seconds is None or interruption is None:
+        yield
+        return
+    before, interruption.until = interruption.until, time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        interruption.until = before
 
 
 @contextlib.contextmanager

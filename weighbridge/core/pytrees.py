@@ -1,4 +1,4 @@
-"""Dataclasses as pytrees."""
+"""Dataclasses as pytrees, and the size of a pytree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from weighbridge.core.pickling import travels
+from weighbridge.core.types import PyTree
 
 Class = TypeVar("Class", bound=type)
 
@@ -50,3 +52,12 @@ def register_dataclass(cls: Class, data_fields: Sequence[str], meta_fields: Sequ
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return travels()(cls)
+
+
+def count_numbers(tree: PyTree) -> int:
+    """Number of entries of all leaves.
+
+    >>> count_numbers({"x": np.zeros((3, 2)), "y": np.zeros(3)})
+    9
+    """
+    return sum(int(np.size(leaf)) for leaf in jax.tree_util.tree_leaves(tree))

@@ -8,12 +8,19 @@ from typing import Any
 
 from weighbridge.core.pickling import member_by_name
 
+GRAVE = True
+
 
 class Status(enum.Enum):
-    """A flag of a result: its label, its meaning for the log evidence, and its remedy.
+    """A flag of a result: its label, its meaning for the log evidence, its remedy, its gravity.
+
+    With a ``grave`` flag the number and its error must not be used as an answer. Other flags are
+    notes, or their error is believed to cover what they tell of.
 
     >>> Status.DIVERGED.remedy.startswith("Use a smaller step size")
     True
+    >>> Status.ISLANDS_DISAGREE.grave, Status.RESERVOIR.grave
+    (True, False)
     """
 
     OK = ("ok", "nothing unusual was seen", "None needed.")
@@ -38,6 +45,21 @@ class Status(enum.Enum):
         "hardly depends on the prior, as the evidence does, and its error cannot be stated",
         "Use the same draws in a bridge: wb.bridge(posterior, model, data), or method='bridge', or "
         "any other method, such as wb.SMC() or wb.NestedSampling().",
+        GRAVE,
+    )
+    HUGE_ERROR = (
+        "error too large",
+        "the standard error was more than 10 nats (diagnostics['untrusted_std_error']): nothing is "
+        "known about the log evidence but perhaps a bound, and it cannot be compared",
+        "Use another method, such as wb.NestedSampling() or wb.SMC(); more particles "
+        "(num_particles); or another parametrisation.",
+        GRAVE,
+    )
+    LARGE_ERROR = (
+        "large error",
+        "the standard error is 2 nats or more, so large that the model can hardly be compared",
+        "Use more particles (num_particles), more islands (num_islands), a tolerance with a "
+        "longer time_limit, or another method.",
     )
     ROUNDED = (
         "lost in rounding",
@@ -54,8 +76,15 @@ class Status(enum.Enum):
         "This happens in models with very many parameters. Islands may then share a bias, and the "
         "log evidence is likely to be too low by more than its error",
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), more particles "
-        "(num_particles), or a model with fewer parameters. In nested sampling: more moves "
-        "(num_moves).",
+        "(num_particles), or a model with fewer parameters.",
+        GRAVE,
+    )
+    WALKERS_REMEMBER = (
+        "walkers remember their starts",
+        "the walkers of nested sampling made so few moves that new points are still correlated "
+        "with their starts (diagnostics['remembered']), or that not every coordinate could move. "
+        "The stated error allows for this correlation, but only roughly",
+        "Use more moves (num_moves), or more live points (num_live).",
     )
     HEATED = (
         "heated",
@@ -67,7 +96,8 @@ class Status(enum.Enum):
     MASS_MISSED = (
         "mass missed by the path",
         "a mode holds more evidence than the path found in it. In this mode the answer and the "
-        "posterior come from importance sampling, elsewhere from the path",
+        "posterior come from importance sampling, elsewhere from the path. The mass of a mode is "
+        "poorly known, or a single climb found it, so that others may have been missed",
         "Compare diagnostics['path_log_evidence'] with ['quenched_log_evidence']; there may be "
         "more such modes. Check whether you want this mode in the model: it may come from a prior "
         "that contradicts the data, or from a narrow peak of the likelihood. If not, use a "
@@ -75,12 +105,12 @@ class Status(enum.Enum):
     )
     FLAT = (
         "flat likelihood",
-        "the log-likelihood was the same at every draw from the prior. Either it does not depend "
-        "on the parameters, and the answer is exact; or it differs only in a region that no draw "
-        "hit, and the log evidence is too low by an unknown amount that the standard error does "
-        "not include",
+        "the log-likelihood was the same at every draw from the prior. Either it is constant, and "
+        "the answer is exact; or it differs only in a region that no draw hit, and the log "
+        "evidence is too low by an unknown amount. So there is no standard error",
         "Check that the log-likelihood uses its parameters. If it does, use many more particles "
         "(num_particles), or a prior that is closer to the region where the likelihood varies.",
+        GRAVE,
     )
     DRIFTING = (
         "still drifting",
@@ -89,6 +119,7 @@ class Status(enum.Enum):
         "Use more moves (moves=wb.AdaptiveHMC(decorrelated=0.01, max_moves=50)), "
         'moves="slice", a higher target_ess, '
         "or parameters with less varying scales (a non-centred form).",
+        GRAVE,
     )
     PATH_LOST = (
         "path lost mass",
@@ -115,12 +146,22 @@ class Status(enum.Enum):
         "are too noisy, which takes long (the default for up to 131,072 rows in memory). Or "
         "parametrise the model so that its posterior is closer to a Gaussian.",
     )
+    RANKS_FAR_FROM_UNIFORM = (
+        "new points far from uniform",
+        "the insertion test of nested sampling fails beyond any chance, with a p-value below one "
+        "in a million (diagnostics['insertion_p_value'], ['rolling_p_value']): the walkers did not "
+        "get far enough from their starts, and the log evidence may be wrong by more than its "
+        "error",
+        "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
+        "points (num_live), or a parametrisation with less varying scales.",
+        GRAVE,
+    )
     RANKS_NOT_UNIFORM = (
         "new points not uniform",
         "the insertion test of nested sampling fails: new points are not inserted uniformly among "
-        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). The walkers did "
-        "not get far enough from their starts, and the log evidence may be wrong by more than its "
-        "error",
+        "the live ones (diagnostics['insertion_p_value'], ['rolling_p_value']). This happens by "
+        "chance in a few of a hundred right runs; or the walkers did not get far enough from their "
+        "starts",
         "Use more moves (num_moves, for example twice diagnostics['moves_per_walk']), more live "
         "points (num_live), or a parametrisation with less varying scales.",
     )
@@ -130,12 +171,13 @@ class Status(enum.Enum):
         "points were copied",
         "Check that the log-likelihood is not rounded or nearly constant on thin sets; use more "
         "moves (num_moves) or more live points (num_live).",
+        GRAVE,
     )
     FEW_LIVE_POINTS = (
         "few live points",
         "nested sampling has fewer than ten live points for each of many parameters. Their "
         "covariance, which shapes the moves, is poorly known, new points stay near their starts, "
-        "and the log evidence is likely to be too high by more than its error",
+        "and the log evidence is likely to be too high (by 1.5 stated errors in 100 dimensions)",
         "Use more live points (num_live at least ten times the number of parameters), or more "
         "moves (num_moves five times that number), or compare with wb.SMC().",
     )
@@ -147,12 +189,21 @@ class Status(enum.Enum):
         "too low",
         "Raise max_calls or time_limit; use moves='slice' instead of 'prior'; for a likelihood "
         "without a maximum, change the model.",
+        GRAVE,
+    )
+    WEIGHTS_WITHOUT_MEAN = (
+        "weights without a mean",
+        "the importance weights have such a heavy tail (diagnostics['pareto_k'] is 1 or more) that "
+        "their mean does not exist as far as the draws show: the log evidence is too low by an "
+        "unknown amount",
+        "See the remedy of heavy-tailed weights.",
+        GRAVE,
     )
     HEAVY_WEIGHTS = (
         "heavy-tailed weights",
         "a few importance weights dominate, and still larger ones are likely to exist where no "
         "draw was (diagnostics['pareto_k'], with its error, is above 0.7). The log "
-        "evidence is likely to be too low, and its error is a guess",
+        "evidence is likely to be too low; its error is raised for that, by a guess",
         "In wb.Importance: let the proposal adapt (adaptive=True), use heavier tails (degrees=3), "
         "more draws (num_draws), or a proposal fitted to posterior draws (proposal=draws). "
         "In reweighting and in ratios of evidences: the two posteriors are too different, so weigh "
@@ -164,12 +215,14 @@ class Status(enum.Enum):
         "end: there is no mode inside, and Laplace's method does not apply",
         'Use coordinates="unconstrained", a prior that vanishes at the bound, or a non-centred '
         'form where a scale goes to zero; or another method, such as "smc" or "nested".',
+        GRAVE,
     )
     SINGULAR_CURVATURE = (
         "singular curvature",
         "at the end of a climb the curvature is zero in some direction, or that of a saddle point "
         "(diagnostics['mode_kind']). There the width of the prior is used instead, and the log "
-        "evidence of Laplace's method means little",
+        "evidence of Laplace's method means little; the stated error is its distance from "
+        "importance sampling",
         "Look for parameters that the data determine only together, use other coordinates, or "
         'another method, such as "smc" or "nested".',
     )
@@ -187,6 +240,15 @@ class Status(enum.Enum):
         "The log evidence is likely to be too low; the stated error includes a guess of that",
         "Use more starts (num_starts), declare components that may be permuted as exchangeable, "
         'or use "nested" or "smc".',
+    )
+    EXPANSION_FAILED = (
+        "expansion failed",
+        "Laplace's method fails: importance sampling around the modes cannot tell how far it is "
+        "off, and the next term of its expansion is not small (diagnostics['next_order']). The log "
+        "evidence may be wrong by any amount",
+        'Use another method, such as "smc", "sgais" or "nested", or other coordinates '
+        "(coordinates=).",
+        GRAVE,
     )
     CHECK_FAILED = (
         "check failed",
@@ -211,6 +273,7 @@ class Status(enum.Enum):
         "Draw longer chains with a longer warm-up. If this does not help, the posterior has "
         "several modes: declare components that may be permuted as exchangeable, reparametrise, or "
         'use method="smc" or "nested".',
+        GRAVE,
     )
     DRAWS_DO_NOT_FIT = (
         "draws do not fit the model",
@@ -219,6 +282,7 @@ class Status(enum.Enum):
         "wrong by more than its error",
         "Check that the draws were made with the same prior, likelihood and data, and that their "
         "chains have converged. Draws of approximate methods are not from the posterior.",
+        GRAVE,
     )
     LITTLE_OVERLAP = (
         "little overlap",
@@ -233,6 +297,17 @@ class Status(enum.Enum):
         "the posterior draws are worth few independent ones (diagnostics['effective_draws']), so "
         "that the error of the log evidence is itself hardly known",
         "Draw longer chains, or reparametrise the model so that the chains mix faster.",
+    )
+    METHODS_DISAGREE = (
+        "methods disagree",
+        "methods that fail for different reasons gave log evidences that differ by more than their "
+        "errors, or a path found more than the answer. At least one of them is wrong, and nothing "
+        "here tells which (diagnostics['attempts'], or a comparison's cross_checks, has all). "
+        'method="auto" shows the largest',
+        "Look for modes that one of the posteriors lacks (result.plot_posterior()). Weigh the "
+        "model again with more particles (wb.SMC(num_particles=1024)) and more live points "
+        "(wb.NestedSampling(num_live=4000)), until they agree.",
+        GRAVE,
     )
     RARELY_VISITED = (
         "model rarely visited",
@@ -257,6 +332,7 @@ class Status(enum.Enum):
         "annealing stalled",
         "the annealing schedule did not reach its end within the allowed number of steps",
         "Use smaller chunks, more particles, or more moves per annealing step.",
+        GRAVE,
     )
     LOW_ESS = (
         "few effective particles",
@@ -268,6 +344,7 @@ class Status(enum.Enum):
         "islands disagree",
         "the log evidence of independent islands differs by several nats",
         "Use more particles per island or more moves per annealing step.",
+        GRAVE,
     )
     LOW_ACCEPTANCE = (
         "low acceptance",
@@ -308,10 +385,11 @@ class Status(enum.Enum):
         "Use a longer time_limit, or more particles.",
     )
 
-    def __init__(self, label: str, meaning: str, remedy: str) -> None:
+    def __init__(self, label: str, meaning: str, remedy: str, grave: bool = False) -> None:
         self.label = label
         self.meaning = meaning
         self.remedy = remedy
+        self.grave = grave
 
     def __str__(self) -> str:
         return f"{self.label}: {self.meaning}. {self.remedy}"
@@ -321,9 +399,14 @@ class Status(enum.Enum):
 
 
 def gravest(flags: Sequence[Status]) -> Status:
-    """The most serious of some flags, which stands first, or ``Status.OK``.
+    """The first grave flag; if there is none the first flag, or ``Status.OK``.
 
-    >>> gravest([Status.LOW_ESS]).name, gravest([]).name
-    ('LOW_ESS', 'OK')
+    >>> gravest([Status.LOW_ESS, Status.STALLED]).name, gravest([]).name
+    ('STALLED', 'OK')
     """
-    return flags[0] if flags else Status.OK
+    return next(iter([*filter(is_grave, flags), *flags]), Status.OK)
+
+
+def is_grave(flag: Status) -> bool:
+    """Whether a flag is grave; see ``Status``."""
+    return flag.grave

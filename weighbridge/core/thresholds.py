@@ -35,6 +35,8 @@ DRIFT_FALSE_ALARM = 1e-3
 # PATH_LOST: path and bridge agree if they differ by at most this many combined errors; the path's
 # error has a Student-t distribution with 15 degrees of freedom.
 MAX_BRIDGE_ERRORS = 4.0
+# A stated error (nats) above which SGAIS looks for the mode, too.
+MAX_UNDOUBTED_ERROR = 0.5
 # BRIDGE_SHORT: if the Pareto shape of its weights is above this, a bridge's error decreases more
 # slowly than its formula assumes.
 MAX_BRIDGE_PARETO_K = 0.5
@@ -53,6 +55,15 @@ MAX_BRIDGE_TERM_PARETO_K, MIN_BRIDGE_EVENNESS = 0.7, 0.5
 # DRAWS_DO_NOT_FIT: two bridges with other weights of the two samples, from the same draws, differ
 # by this many errors of their difference, and by this many errors of the answer.
 MAX_BRIDGE_SHIFT, MIN_BRIDGE_SHIFT = 5.0, 2.0
+# METHODS_DISAGREE: two methods differ by more than the first number of combined errors, or by more
+# than the second and by this much (nats). Differences of less than the last number are rounding.
+MAX_METHOD_ERRORS, MIN_METHOD_ERRORS, MIN_METHOD_DIFFERENCE = 4.0, 3.0, 0.5
+SAME_METHOD_DIFFERENCE = 1e-3
+# METHODS_DISAGREE too: probability with which a path's bound (000 eq. 3.10) must hold to count.
+PATH_BOUND_PROBABILITY = 0.98
+# method="auto" goes on to another method where an error is larger than this (nats), as for a grave
+# flag.
+MAX_CHOSEN_ERROR = 1.0
 # RARELY_VISITED: with fewer visits from elsewhere to a model, in a chain over several models, the
 # error of its Bayes factor is itself hardly known.
 MIN_MODEL_ENTRIES = 50
@@ -62,16 +73,22 @@ MIN_PROPOSAL_DRAWS = 100
 # errors, and if it adds this much to the log evidence (nats).
 MIN_MISSED_ERRORS = 5.0
 MIN_MISSED_GAIN = 0.1
+# LARGE_ERROR, HUGE_ERROR: stated errors (nats) from which on models can hardly be compared, and
+# above which nothing is known.
+MIN_LARGE_ERROR, MAX_USEFUL_ERROR = 2.0, 10.0
 # RANKS_NOT_UNIFORM: nested sampling is flagged if the insertion test, over all points or in its
-# worst window, has a smaller p-value.
-MIN_INSERTION_P_VALUE = 0.005
+# worst window, has a smaller p-value; RANKS_FAR_FROM_UNIFORM below the second number, which chance
+# does not reach.
+MIN_INSERTION_P_VALUE, MIN_CHANCE_P_VALUE = 0.005, 1e-6
 # The error of nested sampling is raised to the spread of its runs if the p-value of this spread is
 # smaller; ISLANDS_DISAGREE below a tenth of it.
 MIN_SPREAD_P_VALUE = 0.01
-# TOO_FEW_MOVES: mean rank correlation between the likelihoods at the starts and the ends of the
+# WALKERS_REMEMBER: mean rank correlation between the likelihoods at the starts and the ends of the
 # walkers of nested sampling; and the least number of slice moves beyond one for each coordinate.
 MAX_NESTED_MEMORY = 0.25
 MIN_NESTED_EXTRA_MOVES = 1
+# Not if this share of the walkers jumped: a jump forgets the position at once.
+MIN_NESTED_JUMPS = 0.5
 # FEW_LIVE_POINTS: nested sampling of more parameters than this needs this many live points for
 # each of them.
 MANY_NESTED_PARAMETERS, MIN_POINTS_FOR_EACH = 10, 10

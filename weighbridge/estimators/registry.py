@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from weighbridge.core.errors import MethodError
 from weighbridge.estimators.bridging.bridge_method import Bridge
@@ -20,7 +20,6 @@ from weighbridge.estimators.tempering.ais import AIS
 from weighbridge.estimators.tempering.prior_sampling import PriorSampling
 from weighbridge.estimators.tempering.smc import SMC
 from weighbridge.estimators.tempering.thermodynamic import Thermodynamic
-from weighbridge.models.model import Model
 
 Method = BatchMethod | SequentialMethod
 
@@ -59,25 +58,6 @@ def resolve(method: str | Method) -> Method:
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise MethodError(f"There is no method {method!r}; there are {list(METHODS)}.{hint}")
     return METHODS[method]()
-
-
-def choose(method: str | Method, models: Iterable[object]) -> tuple[Method, dict[str, str]]:
-    """A method that suits the models, and a remark on the choice for the result.
-
-    "auto" is SGAIS, or SMC if a model has a total log-likelihood.
-
-    >>> import numpyro.distributions as dist
-    >>> whole = Model({"m": dist.Normal(0, 1)}, total_log_likelihood=lambda p: -p["m"] ** 2)
-    >>> choose("auto", [whole])[0].name, choose("ais", [whole])[0].name
-    ('smc', 'ais')
-    """
-    if method == "auto" and any(
-        isinstance(model, Model) and model.log_likelihood is None for model in models
-    ):
-        return SMC(), {
-            "chosen": 'method="auto" is SMC here: a total log-likelihood has no rows for SGAIS.'
-        }
-    return resolve(method), {}
 
 
 def resolve_sequential(method: str | Method) -> SequentialMethod:

@@ -221,16 +221,17 @@ class SequentialSGMCMCRun(LedgerRun):
         ledger = self.ledger
         islands, particles = ledger.cloud.log_weight.shape
         draws = found.resample(islands * particles, seed=ledger.seed + ledger.first_island)
-        position = _positions(ledger.model, draws).reshape(ledger.cloud.position.shape)
+        position = np.asarray(_positions(ledger.model, draws))
+        position = position.reshape(ledger.cloud.position.shape)
         log_weight = np.full((islands, particles), found.log_evidence)
         origin = np.broadcast_to(np.arange(particles), (islands, particles))
-        ledger.cloud = Cloud(np.asarray(position), log_weight, origin)
+        ledger.cloud = Cloud(position, log_weight, origin)
         ledger.log_evidences = np.full(islands, found.log_evidence)
-        self.start_error, self.start_flags = found.std_error, found.flags
+        self.start_error, self.start_flags = found.claimed_error, found.flags
         ess = min(1.0 / float(np.sum(np.exp(2 * found.log_weights))) / islands, particles)
         # The trace of nested sampling has an entry for each point, not for each step.
         steps = float(found.diagnostics.get("num_batches", len(found.trace["log_evidence"])))
-        known = (found.log_evidence, found.std_error, steps, ess)
+        known = (found.log_evidence, found.claimed_error, steps, ess)
         ledger.path.append(PathPoint(seen, *known, ledger.temperature))
 
     def _anneal(self, chunk: ChunkRows) -> Annealed:

@@ -66,6 +66,10 @@ class Held(Admission):
             raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         return split_weight(values, bool(self.weight_counts_rows))
 
+    def values(self) -> PyTree:
+        """All rows as the model takes them; None without data."""
+        return self.contents()[0]
+
     @cached_property
     def fingerprint(self) -> Fingerprint | None:
         """The fingerprint of all rows; None without data."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weighbridge.core.errors import DataError, MethodError
+from weighbridge.core.status import Status
 from weighbridge.core.types import PyTree
 from weighbridge.data.quarantine import Quarantine
 from weighbridge.data.row_checking import RowChecker, RowPolicy
@@ -15,6 +17,7 @@ from weighbridge.data.values import LeftOut, num_rows
 from weighbridge.models.column_scales import scale_remark
 from weighbridge.models.columns_read import columns_needed, refuse_if_read
 from weighbridge.models.model import Model
+from weighbridge.models.parameters_read import CONSTANT, reads_parameters, row_shapes
 from weighbridge.models.resolution import largest_value, unresolved
 from weighbridge.models.row_likelihood import check_row_function
 
@@ -80,6 +83,7 @@ class Admission:
         self._columns_read: tuple[set[str] | None] | None = None  # None until known
         self.weight_counts_rows: bool | None = None
         self.scale_remark = ""
+        self._row: PyTree | None = None  # the shapes of a row; None until known
         # Row, column and size of the largest accepted value, if it is large.
         self.largest: tuple[int, str, float] | None = None
 
@@ -119,6 +123,8 @@ class Admission:
 
     def check_model(self, values: PyTree) -> None:
         """Check the model against the columns of the first rows, and compare their scales."""
+        if num_rows(values) and self._row is None:
+            self._row = row_shapes(values)
         if num_rows(values) and self.weight_counts_rows is None:
             refuse_if_read(self.model, values, self.left_out)
             self.weight_counts_rows = check_row_function(self.model, values)
@@ -141,6 +147,15 @@ class Admission:
             "scale_remark": self.scale_remark,
             **({} if self.largest is None else {"largest_value": self._largest_text(self.largest)}),
         }
+
+    def about_flatness(self, flags: Sequence[Status]) -> dict[str, Any]:
+        """A diagnostic that makes a flat likelihood exact: that it reads no parameter.
+
+        It is looked at only where the likelihood was found to be flat.
+        """
+        if Status.FLAT not in flags or self._row is None:
+            return {}
+        return {} if reads_parameters(self.model, self._row) else {CONSTANT: True}
 
     @staticmethod
     def _largest_text(largest: tuple[int, str, float]) -> str:

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from weighbridge.core.progress.delayed import Delayed
+from weighbridge.results.trust import NOT_TRUSTED, is_decided
+from weighbridge.results.wording import error_or_trust, with_bound, with_trust
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -36,6 +38,7 @@ class State(NamedTuple):
         bad_rows: text about bad rows that were left out; empty if there were none.
         flags: text with the names of flagged models; empty if there are none.
         probability_errors: by model.
+        trust: by model: what grave flags make of its log evidence.
     """
 
     rows: int
@@ -46,11 +49,24 @@ class State(NamedTuple):
     bad_rows: str = ""
     flags: str = ""
     probability_errors: Mapping[str, float] = MappingProxyType({})
+    trust: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no grave flag leaves the order of the models uncertain."""
+        leader = max(self.log_evidences, key=self.log_evidences.__getitem__, default="")
+        return is_decided(leader, self.trust)
+
+    def evidence(self, name: str) -> str:
+        """The log evidence of a model with its error, or with what to think of it."""
+        error = error_or_trust(self.std_errors[name], "")
+        return with_trust(f"{self.log_evidences[name]:.2f}", error, self.trust.get(name, ""))
 
     def probability(self, name: str) -> str:
         """The probability of a model, with its error if that is known and not negligible."""
         error = self.probability_errors.get(name, math.nan)
         shown = f" +- {error:.2g}" if error >= 5e-5 else ""
+        shown = shown if self.is_decided else f", {NOT_TRUSTED}"
         return f"{self.probabilities[name]:.4f}{shown}"
 
 
@@ -138,8 +154,8 @@ class Lines(Quiet):
             return
         self._next = time.perf_counter() + BETWEEN_LINES
         models = "; ".join(
-            f"{name} {value:.2f} +- {state.std_errors[name]:.2g} ({state.probability(name)})"
-            for name, value in state.log_evidences.items()
+            f"{name} {state.evidence(name)} ({state.probability(name)})"
+            for name in state.log_evidences
         )
         extra = "".join(f"; {text}" for text in (state.last_change, state.bad_rows) if text)
         self.say(f"{state.rows:,} rows{_speed(rate)}: {models}{extra}")
@@ -205,11 +221,12 @@ def _table(state: State, rate: float) -> Table:
         table.add_column(heading, justify="right")
     best = max(state.log_evidences.values(), default=0.0)
     leading = max(state.probabilities, key=state.probabilities.__getitem__, default="")
+    leading = leading if state.is_decided else ""
     for name, value in state.log_evidences.items():
-        error = state.std_errors[name]
+        word = state.trust.get(name, "")
         cells = (
-            f"{value:,.2f}",
-            "unknown" if math.isnan(error) else f"{error:.2g}",
+            with_bound(f"{value:,.2f}", word),
+            error_or_trust(state.std_errors[name], word),
             f"{value - best:.2f}",
             state.probability(name),
         )

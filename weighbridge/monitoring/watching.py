@@ -285,6 +285,7 @@ class Watch:
                 "rows_skipped": update.rows_skipped,
                 "rows_quarantined": update.rows_quarantined,
                 "flags": update.flags,
+                "trust": update.trust,
                 "elapsed": update.elapsed,
             },
         )
@@ -312,6 +313,7 @@ class Watch:
                 f"{self.bad_rows:,} bad rows left out" if self.bad_rows else "",
                 f"ask for caution: {', '.join(cautious)}" if cautious else "",
                 update.probability_errors,
+                update.trust,
             )
         )
 
@@ -367,6 +369,7 @@ class Watch:
             "std_errors": found.std_errors,
             "probabilities": found.probabilities,
             "probability_errors": found.probability_errors,
+            "trust": found.trust,
         }
         rows = self.comparison.num_observations
         self.log.write("posterior", rows, {"summary": summary, "answer": answer})

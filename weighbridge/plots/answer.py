@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# A lower bound.
+AT_LEAST = "at least"
 # Relative differences below this are rounding errors.
 ROUNDING = 1e-9
 
@@ -21,6 +23,7 @@ class Answer(NamedTuple):
         origin: the source of the answer, in a word or two.
         note: why it differs from the end of the path; empty if it does not.
         caution: why not to trust it, in a few words; empty if there is no flag.
+        trust: "at least", "not to be trusted", or empty.
     """
 
     log_evidence: float
@@ -28,11 +31,17 @@ class Answer(NamedTuple):
     origin: str = "path"
     note: str = ""
     caution: str = ""
+    trust: str = ""
 
     @property
     def written(self) -> str:
-        """The number with its error, if known."""
-        return f"{write_estimate(self.log_evidence, self.std_error)}, by the {self.origin}"
+        """The number with its error, if known, or with what to think of it."""
+        number = write_estimate(self.log_evidence, self.std_error)
+        if self.trust:
+            number = (
+                f"{self.trust} {number}" if self.trust == AT_LEAST else f"{number}, {self.trust}"
+            )
+        return f"{number}, by the {self.origin}"
 
 
 def explain_answer(

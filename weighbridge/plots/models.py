@@ -31,6 +31,7 @@ def plot_comparison(
     traces: Mapping[str, Mapping[str, np.ndarray]],
     cautions: Mapping[str, str] | None = None,
     bounds: Mapping[str, str] | None = None,
+    undecided: bool = False,
     axes: Surface | None = None,
 ) -> Figure:
     """Log Bayes factors and probabilities of models, and the factors along the rows.
@@ -41,7 +42,8 @@ def plot_comparison(
         decisive: log Bayes factor above which the evidence is decisive.
         traces: paths of the models; the factors along the rows are drawn if all have rows.
         cautions: for flagged models: why not to trust them, in a few words.
-        bounds: for factors that are bounds: "at most".
+        bounds: for factors that are bounds: "at most"; for others: why they have no error.
+        undecided: whether the probabilities are not to be trusted.
         axes: where to draw: an empty figure or subfigure, or two axes (then without the paths).
     """
     names = list(factors)
@@ -76,7 +78,7 @@ def plot_comparison(
     right.set_ylim(left.get_ylim())
     right.set_xlim(0, 1)
     right.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
-    right.set_xlabel("posterior probability")
+    right.set_xlabel("posterior probability" + " (not to be trusted)" * undecided)
     for panel in (left, right):
         tidy(panel)
         panel.grid(visible=False, axis="y")
@@ -112,7 +114,7 @@ def _draw_factor(axes: Axes, place: int, value: float, error: float, colour: str
 
 def _draw_probability(axes: Axes, place: int, value: float, error: float, colour: str) -> None:
     known = not math.isnan(error)
-    axes.barh(place, value, height=0.55, color=colour, alpha=0.6)
+    axes.barh(place, value, height=0.55, color=colour, alpha=0.6, fill=known, edgecolor=colour)
     if known:
         lower, upper = max(value - 2 * error, 0.0), min(value + 2 * error, 1.0)
         reach = [[value - lower], [upper - value]]

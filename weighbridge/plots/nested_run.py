@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ def plot_nested_run(
         trace: columns ``log_volume``, ``logL``, ``nlive`` and ``log_evidence``.
         log_weights: log weights of the points.
         log_evidence: the answer.
-        std_error: its error; the band has two of them on either side.
+        std_error: its error; the band has two of them on either side. NaN if it is not known.
         axes: where to draw: an empty figure or subfigure, or one axes per panel.
     """
     drawn = panels(axes, (4, 1), (7.5, 8.5), sharex=True)
@@ -46,7 +47,7 @@ def plot_nested_run(
         panel.plot(across, height, **style)
         panel.set_ylabel(name)
         from_zero(panel)
-    band = np.exp(2.0 * std_error * np.array([-1.0, 1.0]))
+    band = np.exp(2.0 * (std_error if math.isfinite(std_error) else 0.0) * np.array([-1.0, 1.0]))
     drawn.flat[-1].axhspan(*band, alpha=0.2, linewidth=0)
     # A wide band is cut off: the curve must stay readable.
     drawn.flat[-1].set_ylim(top=1.05 * max(evidence.max(), min(band[1], 2.0)))

@@ -11,16 +11,19 @@ import numpy as np
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
-from weighbridge.core.status import Status, gravest
+from weighbridge.core.status import Status, gravest, is_grave
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.data.fingerprint import Fingerprint
+from weighbridge.results.trust import NOT_TRUSTED
 from weighbridge.results.wording import caution_of, counted, digits, digits_of_error
 
 AT_MOST, AT_LEAST = "at most", "at least"
 # What ratios from posterior draws say, since nothing can show a mode in which no draw is.
 OF_DRAWS = "Only modes that are among the posterior draws are part of this ratio."
+# The diagnostic with the variances that a method claims, but that must not be used.
+UNTRUSTED = "untrusted_variances"
 
 
 @travels()
@@ -36,7 +39,9 @@ class EvidenceRatio(Tabular, Shown):
     Attributes:
         names: names of the models; the first one is the reference.
         log_ratios: log evidence of each model minus that of the reference, in nats.
-        variances: squared standard error of the log ratio of every pair of models, models x models.
+        variances: squared standard error of the log ratio of every pair of models, models x models;
+            NaN with a grave flag. Then those that the method claims are in
+            ``diagnostics["untrusted_variances"]``.
         method: the function that made it.
         num_observations: number of rows, repeated rows counted; 0 if there are none to count.
         unvisited: models that the chain never visited. Their log ratio to a model that was visited
@@ -66,6 +71,18 @@ class EvidenceRatio(Tabular, Shown):
     remarks: tuple[str, ...] = ()
     elapsed: float = 0.0
     fingerprint: Fingerprint | None = None
+
+    def __post_init__(self) -> None:
+        if not self.is_trusted and np.isfinite(self.variances).all():
+            withheld = {UNTRUSTED: self.variances}
+            unknown = np.where(np.eye(len(self.names), dtype=bool), 0.0, np.nan)
+            object.__setattr__(self, "diagnostics", self.diagnostics | withheld)
+            object.__setattr__(self, "variances", unknown)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no flag is grave: whether numbers and errors may be used as an answer."""
+        return not any(map(is_grave, self.flags))
 
     # --- two models --------------------------------------------------------------------------
 
@@ -144,14 +161,19 @@ class EvidenceRatio(Tabular, Shown):
         return dict(zip(self.names, share.tolist()))
 
     @property
-    def best(self) -> str:
+    def best(self) -> str | None:
+        """Name of the model with the largest evidence; None with a grave flag."""
+        return self.leader if self.is_trusted else None
+
+    @property
+    def leader(self) -> str:
         """Name of the model with the largest evidence, of those that were visited."""
         seen = [name for name in self.names if name not in self.unvisited]
         return max(seen, key=lambda name: float(self.log_ratios[self.names.index(name)]))
 
     @property
     def status(self) -> Status:
-        """The most serious flag, or ``Status.OK``."""
+        """The most serious flag: the first grave one, or the first; or ``Status.OK``."""
         return gravest(self.flags)
 
     @property
@@ -169,7 +191,7 @@ class EvidenceRatio(Tabular, Shown):
         bound = self.bound_between(name)
         if bound:
             return f"{bound} {value:.2f}", "unknown"
-        return digits(value, error), digits_of_error(error)
+        return digits(value, error), digits_of_error(error) if self.is_trusted else NOT_TRUSTED
 
     def _about(self) -> str:
         about = [self.method]
@@ -182,7 +204,8 @@ class EvidenceRatio(Tabular, Shown):
             return f"log Bayes factors against {self.names[0]} ({self._about()})"
         value, error = self._value(self.names[1])
         text = f"log Bayes factor of {self.names[1]} against {self.names[0]}: {value}"
-        return f"{text}{'' if self.bound else f' +- {error}'} ({self._about()})"
+        beside = "" if self.bound else f" +- {error}" if self.is_trusted else f", {error}"
+        return f"{text}{beside} ({self._about()})"
 
     def _table(self) -> Table:
         share = self.probabilities
@@ -226,6 +249,7 @@ class EvidenceRatio(Tabular, Shown):
                 "probabilities": clean(self.probabilities),
                 "num_observations": self.num_observations,
                 "method": self.method,
+                "trusted": self.is_trusted,
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
                 "remarks": list(self.remarks),
                 "elapsed": self.elapsed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from weighbridge.core import checkpoint_file
 from weighbridge.core.checks import check_count
 from weighbridge.core.constants import PROBABILITY
 from weighbridge.core.errors import MethodError
-from weighbridge.core.pickling import travels
+from weighbridge.core.pickling import PACKAGE, travels
 from weighbridge.core.resampling import systematic_indices
 from weighbridge.core.status import Status, gravest
 from weighbridge.core.tables import summaries
@@ -29,7 +30,15 @@ from weighbridge.results.posterior_figure import DrawnPosterior, PosteriorFigure
 from weighbridge.results.prediction import Function, Prediction, predict
 from weighbridge.results.saved_content import check_evidence
 from weighbridge.results.trace import Trace
-from weighbridge.results.wording import caution_of, counted, digits, digits_of_error, left_out
+from weighbridge.results.trust import AT_LEAST, claimed_error, stated, trust
+from weighbridge.results.wording import (
+    caution_of,
+    counted,
+    digits,
+    digits_of_error,
+    left_out,
+    with_trust,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 SCHEMA = "weighbridge.evidence.1"
+# Methods whose results have a class of their own, by its public name.
+OF_METHOD = {"nested": "NestedEvidence"}
 
 
 @travels()
@@ -47,15 +58,18 @@ class Evidence(PosteriorFigure, Shown):
 
     Attributes:
         log_evidence: log of the marginal likelihood, in nats.
-        std_error: its standard error; NaN when it cannot be stated.
+        std_error: its standard error; NaN when it cannot be stated, and with a grave flag. Then
+            the error that the method claims is in ``diagnostics["untrusted_std_error"]``.
         num_observations: number of rows, repeated rows counted.
         method: name of the estimator.
         trace: the path, one entry per chunk or temperature; of the first round of islands, if a
             tolerance asked for several.
         samples: posterior draws by parameter name, the draw along the first axis.
         log_weights: their normalised log weights.
-        diagnostics: measurements of the estimator about its run.
-        flags: every reason for caution; empty if there is none.
+        diagnostics: measurements of the estimator about its run. ``notes``, if there are any, are
+            sentences that are printed below the flags.
+        flags: every reason for caution; empty if there is none. One about the size of the error is
+            added where it is 2 nats or more.
         elapsed: seconds of wall-clock time.
         fingerprint: of the rows that were weighed; ``wb.compare`` refuses results whose data
             differ. None where the rows are not known, as in files of older versions.
@@ -73,9 +87,51 @@ class Evidence(PosteriorFigure, Shown):
     elapsed: float = 0.0
     fingerprint: Fingerprint | None = None
 
+    def __post_init__(self) -> None:
+        # The only place where an error is withheld or a large one flagged, so that no method, and
+        # no older file, can state one beside a grave flag.
+        for name, value in stated(self.std_error, self.flags, self.diagnostics)._asdict().items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def claimed_error(self) -> float:
+        """The error that the method claims, even if a grave flag says not to trust it.
+
+        >>> flags = (Status.ISLANDS_DISAGREE,)
+        >>> found = Evidence(-1.0, 0.1, 9, "smc", Trace(), {}, np.zeros(1), flags=flags)
+        >>> found.std_error, found.claimed_error
+        (nan, 0.1)
+        """
+        return claimed_error(self.std_error, self.diagnostics)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no flag is grave: whether number and error may be used as an answer."""
+        return not self.trust
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the answer is only a lower bound, because of a grave flag.
+
+        A path method overstates the evidence rarely, and misses mass often. An answer with a grave
+        flag that is no lower bound may be wrong in both directions.
+
+        >>> flags = (Status.ISLANDS_DISAGREE,)
+        >>> print(Evidence(-1.0, 0.1, 0, "smc", Trace(), {}, np.zeros(1), flags=flags)
+        ...       ) # doctest: +ELLIPSIS
+        log evidence at least -1.00, a lower bound (smc, 0.0 s)
+          islands disagree: ...
+        """
+        return self.trust == AT_LEAST
+
+    @property
+    def trust(self) -> str:
+        """What a grave flag makes of the answer: "at least", "not to be trusted", or empty."""
+        return trust(self.method, self.flags)
+
     @property
     def status(self) -> Status:
-        """The most serious flag, or ``Status.OK``."""
+        """The most serious flag: the first grave one, or the first; or ``Status.OK``."""
         return gravest(self.flags)
 
     @property
@@ -89,7 +145,7 @@ class Evidence(PosteriorFigure, Shown):
         return caution_of(self.flags)
 
     def __str__(self) -> str:
-        value = digits(self.log_evidence, self.std_error)
+        value = digits(self.log_evidence, self.claimed_error)
         power = self.diagnostics.get("power_reached", 1.0)
         reached = "" if power >= 1 else f" at power {power:.3g}"
         about = [self.method]
@@ -97,8 +153,8 @@ class Evidence(PosteriorFigure, Shown):
             skipped = left_out(self.rows_skipped, self.rows_quarantined)
             about.append(f"{counted(self.num_observations)}{skipped}")
         about.append(f"{self.elapsed:.1f} s")
-        error = digits_of_error(self.std_error)
-        text = f"log evidence{reached} {value} +- {error} ({', '.join(about)})"
+        said = with_trust(value, digits_of_error(self.std_error), self.trust)
+        text = f"log evidence{reached} {said} ({', '.join(about)})"
         remarks = [*self.flags, *self.remarks]
         return "\n".join([text, *(f"  {remark}" for remark in remarks)])
 
@@ -122,6 +178,11 @@ class Evidence(PosteriorFigure, Shown):
         return self.plot() if len(self.trace) else None
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the run that are no reason for caution, from its diagnostics."""
+        return tuple(self.diagnostics.get("notes", ()))
+
+    @property
     def rows_skipped(self) -> int:
         """Bad rows that were left out, with ``on_bad_row="skip"``."""
         return int(self.diagnostics.get("rows_skipped", 0))
@@ -143,12 +204,12 @@ class Evidence(PosteriorFigure, Shown):
 
     @property
     def remarks(self) -> list[str]:
-        """Further remarks: columns left out, what slows the run, the method "auto" chose."""
+        """Further remarks: notes, columns left out, what slows the run, what "auto" chose."""
         largest = ("largest_value",) if Status.ROUNDED in self.flags else ()
         names = (*largest, "scale_remark", "host_remark", "chosen", "draws_remark")
         texts = (str(self.diagnostics.get(name, "")) for name in names)
         files = [f"set aside: {reason}" for reason in self.files_left_out]
-        return [*files, *columns_remark(self.columns_left_out), *filter(None, texts)]
+        return [*self.notes, *files, *columns_remark(self.columns_left_out), *filter(None, texts)]
 
     def resample(self, num_samples: int, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Equally weighted posterior draws, by systematic resampling of the weighted ones.
@@ -184,7 +245,8 @@ class Evidence(PosteriorFigure, Shown):
         if not 0 < probability < 1:
             raise MethodError(f"probability must lie between 0 and 1, not {probability}.")
         table = summaries.summarise(self.samples, self._weights(), probability)
-        return replace(table, notes=(self.caution,)) if self.flags else table
+        notes = tuple(filter(None, (self.caution, *self.notes)))
+        return replace(table, notes=notes) if notes else table
 
     def _weights(self) -> np.ndarray:
         weights = np.exp(self.log_weights - np.max(self.log_weights))
@@ -239,7 +301,7 @@ class Evidence(PosteriorFigure, Shown):
         """
         answer = explain_answer(
             self.log_evidence, self.std_error, self.trace, self.diagnostics
-        )._replace(caution=self.caution)
+        )._replace(caution=self.caution, trust=self.trust)
         return plot_paths({str(self).splitlines()[0]: self.trace}, answer=answer, axes=axes)
 
     def _drawn_posterior(self) -> DrawnPosterior:
@@ -269,6 +331,10 @@ class Evidence(PosteriorFigure, Shown):
 
     def save(self, path: str | Path) -> None:
         """Write the result to one safetensors file; ``load`` reads it back exactly."""
+        checkpoint_file.write(path, SCHEMA, *self.to_file_content())
+
+    def to_file_content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The arrays and the plain values that a file holds."""
         arrays = {f"trace/{name}": column for name, column in self.trace.items()}
         arrays |= {f"samples/{name}": draws for name, draws in self.samples.items()}
         arrays["log_weights"] = self.log_weights
@@ -278,7 +344,7 @@ class Evidence(PosteriorFigure, Shown):
                 arrays[f"diagnostics/{name}"] = value
             else:
                 plain[name] = value
-        metadata = {
+        return arrays, {
             "log_evidence": self.log_evidence,
             "std_error": self.std_error,
             "num_observations": self.num_observations,
@@ -289,11 +355,10 @@ class Evidence(PosteriorFigure, Shown):
             "fingerprint": None if self.fingerprint is None else self.fingerprint.plain(),
             "order": list(arrays),
         }
-        checkpoint_file.write(path, SCHEMA, arrays, metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> Evidence:
-        """Read a result that ``save`` wrote.
+        """Read a result that ``save`` wrote; one of nested sampling is a ``NestedEvidence``.
 
         A damaged file, or one that cannot be a result, raises a ``CheckpointError``; no code in
         the file is run. The digest protects against damage, not against attackers: who can write
@@ -301,25 +366,31 @@ class Evidence(PosteriorFigure, Shown):
         """
         arrays, metadata = checkpoint_file.read(path, SCHEMA)
         with checkpoint_file.refusing(path, "result"):
-            check_evidence(arrays, metadata)
-            groups: dict[str, dict[str, np.ndarray]] = {}
-            for full_name in metadata["order"]:
-                group, _, name = full_name.partition("/")
-                groups.setdefault(group, {})[name] = arrays[full_name]
-            seen = metadata.get("fingerprint")  # missing in older files
-            return cls(
-                log_evidence=float(metadata["log_evidence"]),
-                std_error=float(metadata["std_error"]),
-                num_observations=metadata["num_observations"],
-                method=metadata["method"],
-                trace=Trace(**groups.get("trace", {})),
-                samples=groups.get("samples", {}),
-                log_weights=arrays["log_weights"],
-                diagnostics=metadata["diagnostics"] | groups.get("diagnostics", {}),
-                flags=tuple(Status[name] for name in metadata["flags"]),
-                elapsed=float(metadata["elapsed"]),
-                fingerprint=None if seen is None else Fingerprint.from_plain(seen),
-            )
+            return cls.from_file_content(arrays, metadata)
+
+    @classmethod
+    def from_file_content(cls, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> Evidence:
+        """The result with the contents of a file; a ValueError if they cannot be one."""
+        check_evidence(arrays, metadata)
+        groups: dict[str, dict[str, np.ndarray]] = {}
+        for full_name in metadata["order"]:
+            group, _, name = full_name.partition("/")
+            groups.setdefault(group, {})[name] = arrays[full_name]
+        seen = metadata.get("fingerprint")  # missing in older files
+        kind = _class_of(cls, metadata["method"])
+        return kind(
+            log_evidence=float(metadata["log_evidence"]),
+            std_error=float(metadata["std_error"]),
+            num_observations=metadata["num_observations"],
+            method=metadata["method"],
+            trace=Trace(**groups.get("trace", {})),
+            samples=groups.get("samples", {}),
+            log_weights=arrays["log_weights"],
+            diagnostics=_with_tuples(metadata["diagnostics"]) | groups.get("diagnostics", {}),
+            flags=tuple(Status[name] for name in metadata["flags"]),
+            elapsed=float(metadata["elapsed"]),
+            fingerprint=None if seen is None else Fingerprint.from_plain(seen),
+        )
 
     def to_json(self) -> str:
         """The numbers, without draws, as one line of JSON; unknown numbers are null."""
@@ -327,6 +398,9 @@ class Evidence(PosteriorFigure, Shown):
             {
                 "log_evidence": self.log_evidence if math.isfinite(self.log_evidence) else None,
                 "std_error": self.std_error if math.isfinite(self.std_error) else None,
+                "trusted": self.is_trusted,
+                "lower_bound": self.is_lower_bound,
+                "notes": list(self.notes),
                 "num_observations": self.num_observations,
                 "method": self.method,
                 "status": [flag.name for flag in self.flags] or [Status.OK.name],
@@ -336,3 +410,17 @@ class Evidence(PosteriorFigure, Shown):
                 "elapsed": self.elapsed,
             }
         )
+
+
+def _with_tuples(diagnostics: dict[str, Any]) -> dict[str, Any]:
+    """Diagnostics from a file, in which tuples are lists."""
+    return {n: tuple(v) if n == "notes" else v for n, v in diagnostics.items()}
+
+
+def _class_of(cls: type[Evidence], method: str) -> type[Evidence]:
+    """The class of a loaded result: that of its method, which may be in a room above this one."""
+    public = OF_METHOD.get(method)
+    if cls is not Evidence or public is None:
+        return cls
+    found: type[Evidence] = getattr(importlib.import_module(PACKAGE), public)
+    return found

@@ -56,6 +56,8 @@ DIAGNOSTICS = {
     "chosen": text,
     "draws_remark": text,
     "host_remark": text,
+    "notes": items(text),
+    "untrusted_std_error": real(0, math.inf, nan=True),
     "path_log_evidence": real(-math.inf, math.inf, nan=True),
     "path_error": real(0, math.inf, nan=True),
 }

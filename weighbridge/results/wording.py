@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from weighbridge.core.status import Status
+from weighbridge.results.trust import AT_LEAST
 
 # Smaller standard errors are lost in rounding.
 SMALL_ERROR = 1e-9
@@ -50,6 +51,48 @@ def left_out(skipped: int, quarantined: int) -> str:
     """
     counts = {"skipped": skipped, "quarantined": quarantined}
     return "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+
+
+def with_bound(value: str, trust: str) -> str:
+    """A number, as a lower bound if it is one; for tables.
+
+    >>> with_bound("-1.0", "at least"), with_bound("-1.0", "")
+    ('at least -1.0', '-1.0')
+    """
+    return f"{trust} {value}" if trust == AT_LEAST else value
+
+
+def error_or_trust(error: float, trust: str) -> str:
+    """An error with two digits, or why there is none; for tables.
+
+    >>> error_or_trust(0.123, ""), error_or_trust(math.nan, "not to be trusted")
+    ('0.12', 'not to be trusted')
+    """
+    if trust:
+        return "lower bound" if trust == AT_LEAST else trust
+    if math.isnan(error):
+        return "unknown"
+    if 0 < error < SMALL_ERROR:
+        return "< 1e-9"
+    return f"{error:.2g}" if error < 100 else f"{error:.0f}"
+
+
+def with_trust(value: str, error: str, trust: str) -> str:
+    """A number and its error, or what to think of a number that must not be trusted.
+
+    Args:
+        value: the number.
+        error: its error.
+        trust: "at least", "not to be trusted", or empty.
+
+    >>> with_trust("-1.0", "0.1", ""), with_trust("-1.0", "unknown", "at least")
+    ('-1.0 +- 0.1', 'at least -1.0, a lower bound')
+    >>> with_trust("-1.0", "unknown", "not to be trusted")
+    '-1.0, not to be trusted'
+    """
+    if not trust:
+        return f"{value} +- {error}"
+    return f"{AT_LEAST} {value}, a lower bound" if trust == AT_LEAST else f"{value}, {trust}"
 
 
 def digits(value: float, error: float | None = None) -> str:

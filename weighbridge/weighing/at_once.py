@@ -23,7 +23,7 @@ def at_once_first(weighing: Weighing, method: SequentialMethod, in_chunks: OneRo
         method: the method of one round.
         in_chunks: a round in one pass over the data.
     """
-    competitors, source, seed, _, reporter = weighing
+    competitors, source, seed, _, reporter, _ = weighing
     found = {name: method.at_once(c.model) for name, c in competitors.items()}
     ways = {name: way for name, way in found.items() if way is not None}
     if not (ways and source.in_memory):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from weighbridge.core.checks import check_count, check_seed
-from weighbridge.core.errors import MethodError
+from weighbridge.core.errors import MethodError, WeighbridgeWarning
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.results.prediction import Function, Prediction
 from weighbridge.weighing.comparing import compare
@@ -30,7 +31,8 @@ def average(
 
     Cameron (2020), equation 1.5; Hoeting et al. (1999), Statistical Science 14:382-417. A model
     gives ``num_draws`` times its probability draws, rounded up or down at random (systematic
-    sampling), so the expected number over seeds is exact.
+    sampling), so the expected number over seeds is exact. If the comparison is undecided, because
+    of grave flags, its probabilities are not to be trusted, and there is a warning.
 
     Args:
         results: the evidence of each model by name, or the result of ``wb.compare``.
@@ -54,6 +56,8 @@ def average(
     check_seed(seed)
     check_count("num_draws", num_draws)
     comparison = _comparison(results, prior_odds)
+    if not comparison.is_decided:
+        warnings.warn(f"{comparison.caution}.", WeighbridgeWarning, stacklevel=2)
     names = list(comparison.results)
     function_of = _functions(functions, names)
     streams = np.random.SeedSequence(seed).spawn(len(names) + 1)

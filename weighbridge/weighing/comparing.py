@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,8 @@ from weighbridge.core.progress.reporters import Reporter, choose_reporter
 from weighbridge.core.status import Status
 from weighbridge.data.fingerprint import Fingerprint
 from weighbridge.data.row_checking import RowPolicy
-from weighbridge.estimators.registry import Method, choose
+from weighbridge.estimators.choosing import Choice, choose
+from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.models.row_gate import QuarantineFile, refuse_pymc
@@ -24,12 +26,16 @@ from weighbridge.results.evidence_ratio import EvidenceRatio
 from weighbridge.results.evidence_result import Evidence
 from weighbridge.weighing.comparison import Comparison
 from weighbridge.weighing.competitor import Competitor, as_it_is
+from weighbridge.weighing.cross_check import DISAGREE, CrossCheck
+from weighbridge.weighing.cross_checking import check_results, require_readable_again
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.weighing.ratio_comparison import compare_ratio
 from weighbridge.weighing.rounds import Limits
 from weighbridge.weighing.weighing import READING, open_common, weigh_together
 
-FOR_MODELS = "data, method, tolerance, time_limit, on_bad_row and quarantine are for models;"
+FOR_MODELS = (
+    "data, method, tolerance, time_limit, on_bad_row, quarantine and cross_check are for models;"
+)
 
 
 class BadRows(NamedTuple):
@@ -52,6 +58,7 @@ def compare(
     same_data: bool = True,
     on_bad_row: RowPolicy = "raise",
     quarantine: QuarantineFile | None = None,
+    cross_check: bool = False,
 ) -> Comparison:
     r"""Compare models by their evidence: from their results, or from the models and the data.
 
@@ -62,7 +69,8 @@ def compare(
             which are then weighed on the data, in one pass. Or a ratio of evidences, as of
             ``wb.savage_dickey``: then the log evidences themselves are not known.
         data: for models: the data, as in ``wb.evidence``.
-        method: for models: a method object, or its name for the defaults.
+        method: for models: a method object, or its name for the defaults. "auto" begins with the
+            same method for all models, and goes on by the same rules for those that need it.
         prior_odds: prior weight of each model; equal by default.
         seed: the same seed gives the same numbers.
         tolerance: for models: standard error (nats) of each log evidence to reach.
@@ -76,6 +84,9 @@ def compare(
             "skip": leave them out for all models and count them; "quarantine": leave them out,
             count them and append them to a file, with the reason.
         quarantine: the file for "quarantine".
+        cross_check: for models: also weigh each of them by up to two methods that fail for other
+            reasons than the one that gave its result (``wb.cross_check``). They are in
+            ``cross_checks``; a model whose methods disagree is flagged.
 
     Ctrl-C stops the run and returns the results so far, with ``Status.INTERRUPTED`` for a model
     that is not finished; a second Ctrl-C ends the run at once. The Bayes factors and probabilities
@@ -103,6 +114,8 @@ def compare(
     """
     given = (data, tolerance, time_limit, quarantine)
     has_settings = method != "auto" or on_bad_row != "raise" or any(g is not None for g in given)
+    has_settings = has_settings or cross_check
+    checks: dict[str, CrossCheck] = {}
     if isinstance(models, EvidenceRatio):
         if has_settings:
             raise MethodError(f"{FOR_MODELS} this is a ratio. Leave them out.")
@@ -116,12 +129,13 @@ def compare(
         raise MethodError("compare needs two models or more, or their results.")
     remarks: list[str] = []
     if any(isinstance(model, Model) for model in models.values()):
-        (chosen, note), limits = choose(method, models.values()), Limits(tolerance, time_limit)
-        limits.check(chosen)
+        choice, limits = choose(method, models.values()), Limits(tolerance, time_limit)
+        limits.check(choice.method, decides=choice.decides)
         check_prior_odds(list(models), prior_odds)
         bad_rows = BadRows(on_bad_row, quarantine)
-        weighed = _weigh(models, data, chosen, seed, limits, progress, bad_rows)
-        results = {n: replace(r, diagnostics=r.diagnostics | note) for n, r in weighed.items()}
+        results, checks = _weigh(
+            models, data, choice, seed, limits, progress, bad_rows, cross_check
+        )
     else:
         results = _check_results(models)
         remarks = _different_data(results)
@@ -138,18 +152,21 @@ def compare(
     missing = tuple(name for name in models if name not in results)
     if prior_odds is not None:
         prior_odds = {name: odds for name, odds in prior_odds.items() if name not in missing}
-    return compare_results(results, prior_odds, seed, missing, remarks)
+    compared = compare_results(results, prior_odds, seed, missing, remarks)
+    return replace(compared, cross_checks=checks)
 
 
 def _weigh(
     models: Mapping[str, Any],
     data: Any,
-    method: Method,
+    choice: Choice,
     seed: int,
     limits: Limits,
     progress: bool | Reporter | None,
     bad_rows: BadRows,
-) -> dict[str, Evidence]:
+    cross_check: bool,
+) -> tuple[dict[str, Evidence], dict[str, CrossCheck]]:
+    """The evidence of each model, and if asked for what other methods say."""
     for name, model in models.items():
         refuse_pymc(model)
         if not isinstance(model, Model):
@@ -158,20 +175,50 @@ def _weigh(
                 "only models, or only results."
             )
     check_responses(models)
+    began = time.perf_counter()
     reporter = choose_reporter(progress)
     with interruptible(partial(announce, reporter, at_once=True)):
         with announced(reporter, READING):
-            source = open_common(models, data, method, bad_rows.on_bad_row)
-        return weigh_together(
-            {name: Competitor(model, as_it_is) for name, model in models.items()},
+            source = open_common(models, data, choice.method, bad_rows.on_bad_row)
+            if cross_check:
+                require_readable_again(source)
+        competitors = {name: Competitor(model, as_it_is) for name, model in models.items()}
+        results = weigh_together(
+            competitors,
             source,
-            method,
+            choice,
             seed=seed,
             limits=limits,
             on_bad_row=bad_rows.on_bad_row,
             quarantine=bad_rows.quarantine,
             reporter=reporter,
         )
+        if not cross_check:
+            return results, {}
+        checks = check_results(
+            results,
+            competitors,
+            source,
+            seed=seed,
+            on_bad_row=bad_rows.on_bad_row,
+            time_limit=_seconds_left(limits, began),
+            reporter=reporter,
+        )
+    return {name: _judged(result, checks.get(name)) for name, result in results.items()}, checks
+
+
+def _seconds_left(limits: Limits, began: float) -> float | None:
+    if limits.time_limit is None:
+        return None
+    return max(limits.time_limit - (time.perf_counter() - began), 0.0)
+
+
+def _judged(result: Evidence, check: CrossCheck | None) -> Evidence:
+    """A result, flagged if other methods disagree with it."""
+    if check is None or check.verdict != DISAGREE:
+        return result
+    flags = dict.fromkeys((Status.METHODS_DISAGREE, *result.flags))
+    return replace(result, std_error=math.nan, flags=tuple(flags))
 
 
 def _hint(one: Fingerprint, other: Fingerprint) -> str:
@@ -243,6 +290,7 @@ def compare_results(
         rows_skipped=max(result.rows_skipped for result in results.values()),
         rows_quarantined=max(result.rows_quarantined for result in results.values()),
         flags={name: result.flags for name, result in results.items()},
+        trust={name: result.trust for name, result in results.items()},
         results=results,
         remarks=tuple(remarks),
         left_out=missing,

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 
 from weighbridge.core.errors import MethodError
 from weighbridge.core.pickling import travels
-from weighbridge.core.status import Status
+from weighbridge.core.status import Status, gravest
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.notebook import Page, Shown
 from weighbridge.core.tables.table import Table
 from weighbridge.plots.models import plot_comparison
-from weighbridge.results.evidence_ratio import EvidenceRatio
+from weighbridge.results.evidence_ratio import AT_LEAST, AT_MOST, EvidenceRatio
 from weighbridge.results.evidence_result import Evidence
-from weighbridge.results.wording import SMALL_ERROR, caution_of, counted, left_out
+from weighbridge.results.trust import NOT_TRUSTED, is_decided, trust
+from weighbridge.results.wording import (
+    caution_of,
+    counted,
+    error_or_trust,
+    left_out,
+    with_bound,
+)
+from weighbridge.weighing.cross_check import CrossCheck
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from weighbridge.plots.surface import Surface
 
 UNDECIDED = "undecided (error too large)"
+GRAVE = "undecided (not to be trusted)"
 # Jeffreys (1961), appendix B, in nats: half-decades of the Bayes factor.
 JEFFREYS = (
     (0.5 * math.log(10), "barely worth mentioning"),
@@ -41,8 +50,8 @@ class Comparison(Tabular, Shown):
 
     Attributes:
         log_evidences: log evidence of each model.
-        std_errors: their standard errors; NaN where unknown.
-        log_bayes_factors: log Bayes factor of each model against the best.
+        std_errors: their standard errors; NaN where unknown, and with a grave flag.
+        log_bayes_factors: log Bayes factor of each model against the one with the largest evidence.
         probabilities: posterior probability of each model.
         probability_errors: standard deviation of the probabilities, due to the errors of the log
             evidences; NaN if one of these errors is unknown.
@@ -55,6 +64,13 @@ class Comparison(Tabular, Shown):
         left_out: models that had no result yet when the run was interrupted.
         ratio: the ratio of evidences that the comparison was made of. The log evidences are then
             unknown (NaN), and the factors may be bounds (``bound``).
+        cross_checks: for each model, what other methods say of its evidence, if asked for.
+        trust: what grave flags make of the log evidence of each model: "at least", a lower bound;
+            "not to be trusted"; or empty. By default it follows from the flags.
+
+    If an evidence with a grave flag makes the order uncertain, the comparison is undecided, and
+    ``best`` is None. It is decided if only the leading model has such a flag, and its evidence is a
+    lower bound: then the truth puts it even further ahead.
 
     After an interruption the models cannot be compared if one of them was left out, if they have
     seen different numbers of rows, or if one has not reached power 1 of the likelihood. Factors
@@ -74,6 +90,8 @@ class Comparison(Tabular, Shown):
     remarks: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     ratio: EvidenceRatio | None = field(default=None, repr=False)
+    trust: dict[str, str] = field(default_factory=dict, repr=False)
+    cross_checks: dict[str, CrossCheck] = field(default_factory=dict, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -85,12 +103,26 @@ class Comparison(Tabular, Shown):
         )
 
     @property
-    def best(self) -> str:
-        """Name of the model with the largest evidence."""
+    def best(self) -> str | None:
+        """Name of the model with the largest evidence; None if the comparison is undecided."""
+        return self.leader if self.is_decided else None
+
+    @property
+    def leader(self) -> str:
+        """Name of the model with the largest log evidence, whatever its flags."""
         self.require_complete()
         if self.ratio is not None:
-            return self.ratio.best
+            return self.ratio.leader
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the leading model is the best, despite grave flags; errors are not looked at."""
+        return is_decided(self.leader, self._trusts())
+
+    def _trusts(self) -> dict[str, str]:
+        """What to think of the evidence of each model."""
+        return {n: self.trust.get(n, trust("", self.flags.get(n, ()))) for n in self.log_evidences}
 
     @property
     def ranking(self) -> list[str]:
@@ -100,7 +132,7 @@ class Comparison(Tabular, Shown):
         """
         if self.ratio is not None:
             factors, unvisited = self.log_bayes_factors, self.ratio.unvisited
-            return sorted(factors, key=lambda n: (n in unvisited, -factors[n], n != self.best))
+            return sorted(factors, key=lambda n: (n in unvisited, -factors[n], n != self.leader))
         powers = self._powers()
 
         def sort_key(name: str) -> tuple[bool, float]:
@@ -119,23 +151,29 @@ class Comparison(Tabular, Shown):
         return list(dict.fromkeys(names))
 
     def bayes_factor_error(self, name: str) -> float:
-        """Standard error of a model's log Bayes factor against the best."""
+        """Standard error of a model's log Bayes factor against the leading one."""
         if not self.is_complete:
             return math.nan
         if self.ratio is not None:
-            return self.ratio.error_between(name, self.best)
+            return self.ratio.error_between(name, self.leader)
         return (
             0.0
-            if name == self.best
-            else math.hypot(self.std_errors[name], self.std_errors[self.best])
+            if name == self.leader
+            else math.hypot(self.std_errors[name], self.std_errors[self.leader])
         )
 
     def bound(self, name: str) -> str:
-        """Whether a log Bayes factor is a bound: "at most", or empty.
+        """Whether a log Bayes factor is a bound: "at most", "at least", or empty.
 
-        It is one if a chain over several models (``wb.product_space``) never visited this one.
+        It is one if a chain over several models (``wb.product_space``) never visited this one, and
+        if one of the two evidences is a lower bound.
         """
-        return "" if self.ratio is None else self.ratio.bound_between(name, self.best)
+        if self.ratio is not None:
+            return self.ratio.bound_between(name, self.leader)
+        own, best = (self._trusts()[model] for model in (name, self.leader))
+        if name == self.leader or (own and best):
+            return ""
+        return AT_MOST if best == AT_LEAST else AT_LEAST if own == AT_LEAST else ""
 
     def _factor(self, name: str) -> str:
         if not self.is_complete:
@@ -157,9 +195,9 @@ class Comparison(Tabular, Shown):
             rows[name] = (
                 *self._evidence_texts(name),
                 self._factor(name),
-                _error(self.bayes_factor_error(name)),
+                error_or_trust(self.bayes_factor_error(name), self._trust_beside(name)),
                 _small(self.probabilities[name]),
-                _small(self.probability_errors[name]),
+                self._probability_error(name),
                 self._against(name),
                 *([_most_serious(self.flags.get(name, ()))] if flagged else []),
             )
@@ -168,7 +206,24 @@ class Comparison(Tabular, Shown):
     def _evidence_texts(self, name: str) -> tuple[str, ...]:
         if self.ratio is not None:
             return ()
-        return f"{self.log_evidences[name]:.2f}", _error(self.std_errors[name])
+        word = self._trusts()[name]
+        value = with_bound(f"{self.log_evidences[name]:.2f}", word)
+        return value, error_or_trust(self.std_errors[name], word)
+
+    def _trust_beside(self, name: str) -> str:
+        """Why the factor of a model has no error, if its evidence or the best is no bound."""
+        if not self.is_complete or name == self.leader or self.bound(name):
+            return ""
+        words = [self._trusts()[model] for model in (name, self.leader)]
+        return NOT_TRUSTED if any(words) else ""
+
+    def _probability_error(self, name: str) -> str:
+        """The error of a probability, or what grave flags make of all of them."""
+        if not self.is_complete or not any(self._trusts().values()):
+            return _small(self.probability_errors[name])
+        if not self.is_decided:
+            return NOT_TRUSTED
+        return "lower bound" if name == self.leader else "upper bound"
 
     @property
     def caution(self) -> str:
@@ -180,7 +235,13 @@ class Comparison(Tabular, Shown):
         if not flagged:
             return ""
         names = ", ".join(flagged)
-        return f"caution: factors and probabilities depend on flagged evidences: {names}"
+        if not self.is_complete or self.is_decided:
+            return f"caution: factors and probabilities depend on flagged evidences: {names}"
+        grave = [name for name in self.ranking if self._trusts()[name]]
+        return (
+            "undecided: no model is the best, and factors and probabilities are not to be trusted, "
+            f"because of grave flags: {', '.join(grave)}"
+        )
 
     def _about_rows(self) -> str:
         if not self.num_observations:  # a total log-likelihood has no rows to count
@@ -201,6 +262,7 @@ class Comparison(Tabular, Shown):
         for flag in dict.fromkeys(flag for flags in self.flags.values() for flag in flags):
             names = [name for name in self.ranking if flag in self.flags.get(name, ())]
             found.append(f"{', '.join(names)}: {flag}")
+        found += [f"{name}: {check.heading}" for name, check in self.cross_checks.items()]
         of_results = (remark for result in self.results.values() for remark in result.remarks)
         return [*found, *dict.fromkeys([*self.remarks, *of_results])]
 
@@ -210,7 +272,7 @@ class Comparison(Tabular, Shown):
         return "\n".join(filter(None, lines))
 
     def _frame(self) -> Frame:
-        names = self.ranking
+        names, trusts = self.ranking, self._trusts()
         evidences = {"log_evidence": self.log_evidences, "std_error": self.std_errors}
         columns: dict[str, Mapping[str, float | str]] = {
             **(evidences if self.ratio is None else {}),
@@ -219,6 +281,7 @@ class Comparison(Tabular, Shown):
             "probability": self.probabilities,
             "probability_error": self.probability_errors,
             "verdict": {name: self._against(name) for name in names},
+            "trust": trusts,
             "status": {n: ", ".join(f.name for f in self.flags.get(n, ())) or "OK" for n in names},
         }
         return frame_of_models(columns, names)
@@ -233,15 +296,22 @@ class Comparison(Tabular, Shown):
         if not self.is_complete:
             return "unknown (interrupted)"
         factor, error = self.log_bayes_factors[name], self.bayes_factor_error(name)
-        if self.bound(name):
-            return f"{jeffreys(factor)} or more" if factor < 0 else UNDECIDED
+        words = [self._trusts()[model] for model in (name, self.leader)]
+        if self.bound(name) == AT_MOST:
+            known = self.std_errors[name]  # NaN if it is the factor itself that is a bound
+            highest = factor if math.isnan(known) else factor + 2 * known
+            return f"{jeffreys(highest)} or more" if highest < 0 else UNDECIDED
+        if any(words):
+            return GRAVE
         if math.isnan(error):
             return f"{jeffreys(factor)} (error unknown)"
         is_small = jeffreys(abs(factor) + 2 * error) == jeffreys(0.0)
         return jeffreys(factor) if is_small or abs(factor) > 2 * error else UNDECIDED
 
     def _against(self, name: str) -> str:
-        return "" if not self.is_complete or name == self.best else self.verdict(name)
+        if not self.is_complete or name == self.best:
+            return ""
+        return GRAVE if name == self.leader else self.verdict(name)
 
     def require_complete(self) -> None:
         """Raise an error if the models cannot be compared because of an interruption."""
@@ -274,7 +344,12 @@ class Comparison(Tabular, Shown):
             decisive=JEFFREYS[-1][0],
             traces={name: result.trace for name, result in self.results.items()},
             cautions={name: caution_of(flags) for name, flags in self.flags.items() if flags},
-            bounds={name: self.bound(name) for name in self.ranking if self.bound(name)},
+            bounds={
+                name: self.bound(name) or self._trust_beside(name)
+                for name in self.ranking
+                if self.bound(name) or self._trust_beside(name)
+            },
+            undecided=not self.is_decided,
             axes=axes,
         )
 
@@ -287,6 +362,7 @@ class Comparison(Tabular, Shown):
         return json.dumps(
             {
                 "best": self.best if self.is_complete else None,
+                "trust": self._trusts(),
                 "left_out": list(self.left_out),
                 "num_observations": self.num_observations,
                 "log_evidences": clean(self.log_evidences),
@@ -319,22 +395,14 @@ def jeffreys(log_bayes_factor: float) -> str:
 
 
 def _most_serious(flags: Sequence[Status]) -> str:
-    """The first flag, which is the most serious one, and the number of the others.
+    """The most serious flag, and the number of the others.
 
     >>> _most_serious([Status.HEATED, Status.LOW_ESS]), _most_serious([])
     ('heated, and 1 more', '')
     """
     if not flags:
         return ""
-    return flags[0].label + (f", and {len(flags) - 1} more" if len(flags) > 1 else "")
-
-
-def _error(value: float) -> str:
-    if math.isnan(value):
-        return "unknown"
-    if 0 < value < SMALL_ERROR:
-        return "< 1e-9"
-    return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+    return gravest(flags).label + (f", and {len(flags) - 1} more" if len(flags) > 1 else "")
 
 
 def _small(value: float) -> str:

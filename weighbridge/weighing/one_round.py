@@ -54,6 +54,7 @@ class Weighing(NamedTuple):
         seed: the same for all models.
         policy: what is done with bad rows.
         reporter: shows the progress.
+        method_shown: name of the method, if several are tried.
     """
 
     competitors: Mapping[str, Competitor]
@@ -61,25 +62,32 @@ class Weighing(NamedTuple):
     seed: int
     policy: Policy
     reporter: Reporter
+    method_shown: str = ""
 
     def label(self, name: str) -> str:
-        """Name of a model in progress reports; empty if it is the only model."""
-        return name if len(self.competitors) > 1 else ""
+        """Name of a model in progress reports, and of the method; empty if there is one of each."""
+        several = name if len(self.competitors) > 1 else ""
+        return ", ".join(filter(None, (several, self.method_shown)))
 
 
 def held_rounds(
-    weighing: Weighing, method: BatchMethod, *, numbered: bool, resume: str | Path | None = None
+    weighing: Weighing,
+    method: BatchMethod,
+    holders: Mapping[str, Held],
+    *,
+    numbered: bool,
+    resume: str | Path | None = None,
 ) -> OneRound:
-    """Load all the data, and return a function that runs one round of islands on them.
+    """Return a function that runs one round of islands on data in memory.
 
     Args:
-        weighing: the models and the data.
+        weighing: the models.
         method: the method of one round.
+        holders: the rows of each model.
         numbered: whether reports show the number of the round, since there may be several.
         resume: the file of the run, for a method that can go on from it, and one model.
     """
-    competitors, _, seed, _, reporter = weighing
-    holders = hold_rows(weighing, list(competitors))
+    seed, reporter = weighing.seed, weighing.reporter
     estimates = {name: estimate_in(resume, held, method, seed) for name, held in holders.items()}
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
@@ -98,7 +106,8 @@ def held_rounds(
                 )
             except interrupts.Interrupted:
                 break
-            noticed = {**result.diagnostics, **held.noticed()}
+            told = held.noticed() | held.about_flatness(result.flags)
+            noticed = {**result.diagnostics, **told}
             results[name] = replace(result, diagnostics=noticed, fingerprint=held.fingerprint)
             if interrupts.is_due():
                 break
@@ -110,7 +119,7 @@ def held_rounds(
 
 def hold_rows(weighing: Weighing, names: Sequence[str]) -> dict[str, Held]:
     """Load all the data for some of the models."""
-    competitors, source, _, policy, _ = weighing
+    competitors, source, policy = weighing.competitors, weighing.source, weighing.policy
     holders = {n: Held(competitors[n].model, *policy, source.left_out) for n in names}
     common = CommonRows(competitors, policy.on_bad_row, source.left_out)
     for held in holders.values():
@@ -130,7 +139,7 @@ def streamed_rounds(weighing: Weighing, method: SequentialMethod, *, shuffled: b
         method: the method of one round.
         shuffled: whether rows are taken in random order.
     """
-    competitors, source, seed, policy, reporter = weighing
+    competitors, source, seed, policy, reporter, _ = weighing
 
     def one_round(first_island: int, names: Sequence[str]) -> dict[str, Evidence]:
         sessions = {

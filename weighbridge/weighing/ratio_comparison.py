@@ -28,7 +28,7 @@ def compare_ratio(
     probabilities, errors = model_probabilities(
         values, unknown, prior_odds, seed, covariance=ratio.covariance
     )
-    best = ratio.best
+    best = ratio.leader
     return Comparison(
         log_evidences=unknown,
         std_errors=dict(unknown),

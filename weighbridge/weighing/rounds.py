@@ -18,6 +18,7 @@ from weighbridge.estimators.registry import Method
 from weighbridge.estimators.second_look.audit import drift_diagnostics, is_drifting
 from weighbridge.estimators.sequential import is_heated
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trust import UNTRUSTED
 
 # Diagnostics that are standard errors; for several rounds they are combined as for a mean.
 ERRORS = ("genealogy_error", "settled_error")
@@ -29,21 +30,31 @@ class Limits:
 
     Args:
         tolerance: standard error (nats) to reach; None runs one round.
-        time_limit: seconds after which no further round begins; it needs a tolerance.
+        time_limit: seconds after which no further round begins, and "auto" tries no further
+            method; for other methods it needs a tolerance.
+        leaves_grave: whether no round is added to a result with a grave flag, because another
+            method can follow.
     """
 
     tolerance: float | None = None
     time_limit: float | None = None
+    leaves_grave: bool = False
 
-    def check(self, method: Method) -> None:
-        """Raise an error for invalid limits, or limits that this method cannot meet."""
+    def check(self, method: Method, *, decides: bool = False) -> None:
+        """Raise an error for invalid limits, or limits that this method cannot meet.
+
+        Args:
+            method: the method, or the first one of "auto".
+            decides: whether "auto" may go on with others.
+        """
         for name, value in (("tolerance", self.tolerance), ("time_limit", self.time_limit)):
             if value is not None and not value > 0:
                 raise MethodError(f"{name} must be positive, not {value!r}.")
-        if self.time_limit is not None and self.tolerance is None:
+        if self.time_limit is not None and self.tolerance is None and not decides:
             raise MethodError(
                 "time_limit ends the rounds of islands that a tolerance asks for, and without a "
-                "tolerance there is one round. Give a tolerance too, or leave time_limit out."
+                "tolerance there is one round. Give a tolerance too, leave time_limit out, or use "
+                'method="auto", which tries no further method after it.'
             )
         if self.tolerance is not None and (method.num_islands < 4 or not method.states_error):
             states = "" if method.states_error else " and does not state its error"
@@ -99,7 +110,9 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
             break
         late = limits.time_limit is not None and time.perf_counter() - began >= limits.time_limit
         pending = [n for n in pending if not _surely(rounds[n], method, least) <= tolerance]
+        left = {n for n in pending if limits.leaves_grave and not rounds[n][-1].is_trusted}
         stuck = {n for n in pending if late or not repeatable or _hopeless(rounds[n], tolerance)}
+        stuck |= left
         pending = [name for name in pending if name not in stuck]
         missed |= {n for n in stuck if not _error(rounds[n], method) <= tolerance}
     merged = {name: merge(results, method) for name, results in rounds.items() if results}
@@ -117,7 +130,7 @@ def run_rounds(plan: Rounds, names: Sequence[str], limits: Limits) -> dict[str, 
 
 def _given_up(result: Evidence, tolerance: float) -> Evidence:
     """Flag a result whose rounds were interrupted before the tolerance was surely reached."""
-    late = () if result.std_error <= tolerance else (Status.TOLERANCE_NOT_REACHED,)
+    late = () if result.claimed_error <= tolerance else (Status.TOLERANCE_NOT_REACHED,)
     flags = dict.fromkeys((Status.INTERRUPTED, *result.flags, *late))
     return replace(result, flags=tuple(flags))
 
@@ -127,7 +140,7 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
 
     A standard deviation from J islands has a relative error of about 1 / sqrt(2 (J - 1)). Without
     this factor, rounds would stop too early when the estimate happens to be small. The error of a
-    path that no bridge confirms counts as infinite if there are too few islands.
+    path that nothing confirms counts as infinite if there are too few islands.
     """
     count = sum(len(r.diagnostics["island_log_evidence"]) for r in results)
     if count < least and not all(_by_bridge(r) for r in results):
@@ -138,24 +151,25 @@ def _surely(results: Sequence[Evidence], method: Method, least: int) -> float:
 def _error(results: Sequence[Evidence], method: Method) -> float:
     """The standard error of several rounds, as the method merges them."""
     own = method.merge_rounds(results) if len(results) > 1 else None
-    return merged_error(results, method)[0] if own is None else own.std_error
+    return merged_error(results, method)[0] if own is None else own.claimed_error
 
 
 def _bias(results: Sequence[Evidence]) -> float:
-    """The bias, which more islands do not reduce; mean over rounds."""
+    """The bias, which more islands do not reduce; mean over rounds. Only paths have one."""
     names = ("heating_bias", "noise_bias", "dimension_bias")
-    return float(np.mean([sum(r.diagnostics.get(n, 0.0) for n in names) for r in results]))
+    paths = [{} if _by_bridge(r) else r.diagnostics for r in results]
+    return float(np.mean([sum(path.get(name, 0.0) for name in names) for path in paths]))
 
 
 def _hopeless(results: Sequence[Evidence], tolerance: float) -> bool:
     """Whether more islands cannot reach the tolerance.
 
     This is so if the error is unknown, if a part of it that more islands do not reduce is too large
-    (the bias, or the evidence that was left when a run was cut short), or if all islands miss the
-    same mass, so that the answer does not come from them.
+    (the bias, or the evidence that was left when a run was cut short), or if modes were joined to
+    the first islands, which others may miss: their mean would drop what the first round found.
     """
     return (
-        any(math.isnan(r.std_error) or Status.MASS_MISSED in r.flags for r in results)
+        any(math.isnan(r.claimed_error) or _is_joined(r) for r in results)
         or abs(_bias(results)) > tolerance
         or any(r.diagnostics.get("cut_off", 0.0) > tolerance for r in results)
     )
@@ -169,16 +183,16 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
     """
     combined = _all_islands(results, method)
     if len(results) == 1:
-        return results[0].std_error, combined
+        return results[0].claimed_error, combined
     bridged = [r for r in results if _by_bridge(r)]
     # A flat round may have missed all the mass. Without it the mean would be too high.
     is_flat = any(Status.FLAT in r.flags for r in results)
     if 2 * len(bridged) >= len(results) and not is_flat:
-        std_error = math.hypot(*(r.std_error for r in bridged)) / len(bridged)
+        std_error = math.hypot(*(r.claimed_error for r in bridged)) / len(bridged)
         mean = float(np.mean([r.log_evidence for r in bridged]))
         return std_error, combined._replace(log_evidence=mean, std_error=std_error)
     biases = [_bias([r]) for r in results]
-    errors = [r.diagnostics.get("path_error", r.std_error) for r in results]
+    errors = [r.diagnostics.get("path_error", r.claimed_error) for r in results]
     # The larger of two errors counts: the rounds' own, and the spread over all islands.
     within = float(np.mean([error**2 - b**2 for error, b in zip(errors, biases)]))
     chance = max(within / len(results), combined.std_error**2)
@@ -187,7 +201,13 @@ def merged_error(results: Sequence[Evidence], method: Method) -> tuple[float, Co
 
 
 def _by_bridge(result: Evidence) -> bool:
-    return bool(result.diagnostics.get("answer") == "bridge")
+    """Whether the answer is not that of the path, but of a bridge to it or of the mode."""
+    seen = result.diagnostics
+    return bool(seen.get("answer") in ("bridge", "mode") and "path_log_evidence" in seen)
+
+
+def _is_joined(result: Evidence) -> bool:
+    return Status.MASS_MISSED in result.flags or result.diagnostics.get("answer") == "neither"
 
 
 def _all_islands(results: Sequence[Evidence], method: Method) -> Combined:
@@ -227,6 +247,7 @@ def merge(results: Sequence[Evidence], method: Method) -> Evidence:
 def _diagnostics(results: Sequence[Evidence], answer: Combined, method: Method) -> dict[str, Any]:
     found, path = dict(results[0].diagnostics), _all_islands(results, method)
     islands = [r.diagnostics["island_log_evidence"] for r in results]
+    found.pop(UNTRUSTED, None)  # of the first round
     found |= {
         "num_rounds": len(results),
         "trace_islands": len(islands[0]),

@@ -13,7 +13,7 @@ import numpy as np
 from weighbridge.core.errors import DataError, MethodError
 from weighbridge.core.pickling import travels
 from weighbridge.core.rollback import restored_on_error
-from weighbridge.core.status import Status, gravest
+from weighbridge.core.status import Status, gravest, is_grave
 from weighbridge.core.types import PyTree
 from weighbridge.data.cutting import rechunk
 from weighbridge.data.fingerprint import Fingerprint
@@ -25,6 +25,7 @@ from weighbridge.models.model import Model
 from weighbridge.models.row_gate import Admission, QuarantineFile, nothing_to_weigh
 from weighbridge.models.row_likelihood import split_weight
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trust import stated
 from weighbridge.weighing.changes.detection import Detector
 from weighbridge.weighing.changes.segments import SegmentedRun
 from weighbridge.weighing.changes.settings import Change, Changes
@@ -40,7 +41,7 @@ class Update:
 
     Attributes:
         log_evidence: of all rows seen, in nats.
-        std_error: its standard error; NaN when it cannot be stated.
+        std_error: its standard error; NaN when it cannot be stated, and with a grave flag.
         log_predictive: gain of log evidence, log p(new rows | rows before). It includes
             the correction of a path that had lost mass (``Status.PATH_LOST``), if there was one.
         num_observations: number of rows seen.
@@ -69,6 +70,11 @@ class Update:
     def status(self) -> Status:
         """The gravest flag, or ``Status.OK``."""
         return gravest(self.flags)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no flag is grave: whether number and error may be used as an answer."""
+        return not any(map(is_grave, self.flags))
 
 
 class Session(Admission):
@@ -148,7 +154,8 @@ class Session(Admission):
         if not self.run.path:
             raise DataError(nothing_to_weigh(self.checker.rows_left_out))
         found = self.run.result(self.elapsed, self.noticed())
-        return replace(found, fingerprint=self.fingerprint)
+        told = found.diagnostics | self.about_flatness(found.flags)
+        return replace(found, fingerprint=self.fingerprint, diagnostics=told)
 
 
 def require_rows(values: PyTree) -> None:
@@ -178,16 +185,18 @@ def update_session(session: Session, values: PyTree) -> Update:
     if not run.path:
         raise DataError("Every row so far was skipped: there is nothing to weigh.")
     latest = run.path[-1]
+    flags = run.flags()
+    said = stated(latest.std_error, flags, session.about_flatness(flags))
     return Update(
         log_evidence=latest.log_evidence,
-        std_error=latest.std_error,
+        std_error=said.std_error,
         log_predictive=latest.log_evidence - before,
         num_observations=round(latest.rows),
         annealing_steps=annealing_steps(run) - steps_before,
         ess=latest.ess,
         rows_skipped=session.checker.rows_skipped - skipped,
         rows_quarantined=session.checker.rows_quarantined - quarantined,
-        flags=run.flags(),
+        flags=said.flags,
         elapsed=elapsed,
         changes=tuple(session.changes[changes_before:]),
     )

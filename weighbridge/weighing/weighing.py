@@ -18,23 +18,19 @@ from weighbridge.data.row_checking import RowPolicy, open_quarantine
 from weighbridge.data.sources.opening import open_source
 from weighbridge.data.sources.source import Source
 from weighbridge.data.values import num_rows
-from weighbridge.estimators.protocols import BatchMethod, SequentialMethod
-from weighbridge.estimators.registry import Method, choose
+from weighbridge.estimators.choosing import Choice, choose
+from weighbridge.estimators.protocols import SequentialMethod
+from weighbridge.estimators.registry import Method
 from weighbridge.models.column_scales import scale_remark
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import QuarantineFile, require_model
 from weighbridge.results.evidence_result import Evidence
-from weighbridge.weighing.at_once import at_once_first
+from weighbridge.weighing.attempts import weigh_by_choice
 from weighbridge.weighing.competitor import Competitor, as_it_is
-from weighbridge.weighing.one_round import (
-    Policy,
-    Weighing,
-    held_rounds,
-    is_shuffled,
-    streamed_rounds,
-)
+from weighbridge.weighing.one_round import Policy, Weighing
+from weighbridge.weighing.planning import plan_rounds
 from weighbridge.weighing.resuming import check_resumable
-from weighbridge.weighing.rounds import Limits, Rounds, run_rounds
+from weighbridge.weighing.rounds import Limits, run_rounds
 
 READING = "reading the data"
 
@@ -60,12 +56,14 @@ def evidence(
             (pandas, polars, Arrow), the path of a CSV, Parquet or NPZ file, or an iterator of such
             chunks. Columns that do not hold numbers are left out, and the result lists them; if
             the model reads such a column, that is an error.
-        method: a method object, or its name for the defaults; "auto" is SGAIS, or SMC for a total
-            log-likelihood.
+        method: a method object, or its name for the defaults. "auto" chooses by what the model and
+            the data offer, and goes on with a method that fails for other reasons if the first one
+            is not to be trusted; ``diagnostics["attempts"]`` has all of them.
         seed: the same seed gives the same numbers.
         tolerance: standard error (nats) to reach; islands are added until it is reached. Methods
             that temper all the data begin with half of their islands, which may be enough.
-        time_limit: seconds after which no more islands are added.
+        time_limit: seconds after which no more islands are added, and no other method is tried by
+            "auto". With any other method it needs a tolerance.
         progress: True or False, or a reporter; by default a bar on a terminal or in a
             notebook, and elsewhere a few lines on standard error if a run takes more than 10 s.
         on_bad_row: what to do with rows that cannot be used: "raise", "skip" them and count them,
@@ -89,21 +87,21 @@ def evidence(
     >>> abs(result.log_evidence - wb.zoo.gaussian.log_evidence(data)) < 5 * result.std_error
     True
     """
-    chosen, told = choose(method, [model])
+    choice = choose(method, [model])
     limits = Limits(tolerance, time_limit)
-    limits.check(chosen)
+    limits.check(choice.method, decides=choice.decides)
     if resume is not None:
-        check_resumable(chosen, resume)
+        check_resumable(choice.method, resume)
     require_model(model)
     began = time.perf_counter()
     reporter = choose_reporter(progress)
     with interruptible(partial(announce, reporter, at_once=True)):
         with announced(reporter, READING):
-            source = open_common({"": model}, data, chosen, on_bad_row)
+            source = open_common({"": model}, data, choice.method, on_bad_row)
         results = weigh_together(
             {"": Competitor(model, as_it_is)},
             source,
-            chosen,
+            choice,
             seed=seed,
             limits=limits,
             on_bad_row=on_bad_row,
@@ -111,9 +109,7 @@ def evidence(
             reporter=reporter,
             resume=resume,
         )
-    result = results[""]
-    elapsed = time.perf_counter() - began
-    return replace(result, elapsed=elapsed, diagnostics=result.diagnostics | told)
+    return replace(results[""], elapsed=time.perf_counter() - began)
 
 
 def open_common(
@@ -134,7 +130,7 @@ def open_common(
 def weigh_together(
     competitors: Mapping[str, Competitor],
     source: Source,
-    method: Method,
+    choice: Choice,
     *,
     seed: int = 0,
     limits: Limits | None = None,
@@ -144,6 +140,8 @@ def weigh_together(
     resume: str | Path | None = None,
 ) -> dict[str, Evidence]:
     """The evidence of several models in one pass over data that may be read only once.
+
+    If "auto" decides, and the data can be read again, other methods may follow the first one.
 
     With a tolerance, models whose error is still too large run more islands. Sequential methods
     then need another pass, which is possible only if the data can be read again.
@@ -156,28 +154,14 @@ def weigh_together(
         weighing = Weighing(competitors, source, seed, policy, reporter)
         if is_watched(reporter):
             _tell_scales(competitors, source)
-        results = run_rounds(_plan(weighing, method, limits, resume), list(competitors), limits)
+        if choice.decides:
+            results = weigh_by_choice(weighing, choice, limits)
+        else:
+            plan = plan_rounds(weighing, choice.method, limits, resume=resume)
+            results = run_rounds(plan, list(competitors), limits)
         return _told_of_files(results, source, policy)
     finally:
         reporter.close()
-
-
-def _plan(weighing: Weighing, method: Method, limits: Limits, resume: str | Path | None) -> Rounds:
-    """How a method runs its rounds: on data in memory, or in passes over the data."""
-    competitors, source = weighing.competitors, weighing.source
-    if isinstance(method, BatchMethod):
-        least, numbered = method.num_islands, limits.tolerance is not None
-        if numbered:
-            method = method.of_a_round(max(c.model.dimension for c in competitors.values()))
-        method = method.within(limits.tolerance, limits.time_limit)
-        one_round = held_rounds(weighing, method, numbered=numbered, resume=resume)
-        return Rounds(one_round, method, repeatable=True, least=least)
-    rows = source.num_rows if source.in_memory else None
-    if rows:
-        method = method.with_reservoir_for(rows)
-    one_round = streamed_rounds(weighing, method, shuffled=is_shuffled(method, source))
-    one_round = at_once_first(weighing, method, one_round)
-    return Rounds(one_round, method, repeatable=source.reopenable)
 
 
 def _told_of_files(

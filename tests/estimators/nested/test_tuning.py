@@ -15,14 +15,14 @@ def after(tuning, remembered, batches=60):
 
 def test_walks_grow_with_memory_and_shrink_to_the_floor():
     first = Tuning.first(3, walks=False)
-    assert first.num_moves == 8
-    assert after(first, 0.0).num_moves == 8
+    assert first.num_moves(False) == 8
+    assert after(first, 0.0).num_moves(False) == 8
     longer = after(first, AIM + 0.1, batches=20)
-    assert longer.num_moves > 8
-    assert after(longer, 0.0).num_moves == 8
-    assert after(first, 1.0).num_moves == 220
-    assert first.after(0.9, 0.5, 3, 5).num_moves == 5
-    assert Tuning.first(3, walks=True).num_moves == 80
+    assert longer.num_moves(False) > 8
+    assert after(longer, 0.0).num_moves(False) == 8
+    assert after(first, 1.0).num_moves(False) == 220
+    assert first.after(0.9, 0.5, 3, 5).num_moves(False) == 5
+    assert Tuning.first(3, walks=True).num_moves(False) == 80
 
 
 def test_memory_is_the_rank_correlation_within_islands():
@@ -34,3 +34,16 @@ def test_memory_is_the_rank_correlation_within_islands():
     others = np.concatenate([generator.standard_normal(500), generator.standard_normal(500) + 9])
     # The contours of the islands differ; the correlation has a standard error of 1 / sqrt(1000).
     assert abs(memory(starts, Place(zeros, zeros, others, tie), 2)) < 4 / np.sqrt(1000)
+
+
+def test_walkers_that_jump_make_fewer_moves():
+    tuning = Tuning.first(3, walks=False)
+    assert tuning.num_moves(True) == 8
+    for _ in range(3):
+        tuning = tuning.after_jumps(1.0, 0.97, 0.5)
+    assert (tuning.num_moves(True), tuning.num_moves(False)) == (2, 8)
+    assert tuning.reach == Tuning.first(3, walks=False).reach
+    for _ in range(3):
+        tuning = tuning.after_jumps(0.1, 0.5, None)
+    assert tuning.num_moves(True) == 8
+    assert tuning.reach > Tuning.first(3, walks=False).reach

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from weighbridge.core.compilation import jit
+from weighbridge.core.compilation import jit_for_few_calls
 from weighbridge.core.errors import ModelError
 from weighbridge.core.random import Stream, random_numbers
 from weighbridge.core.resampling import relative_weights
@@ -78,7 +78,7 @@ def draw_cloud(model: Model, key: Array, islands: np.ndarray, num_particles: int
     return Cloud(position, np.zeros(shape), origin)
 
 
-@jit
+@jit_for_few_calls
 def _draw_positions(model: Model, key_data: Array) -> Array:
     """Draws from the prior; the keys are made on the host to avoid compilation."""
     keys = jax.random.wrap_key_data(key_data, impl="threefry2x32")

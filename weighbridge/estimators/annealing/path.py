@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from weighbridge.core.compilation import EitherProgram
-from weighbridge.core.pytrees import register_dataclass
+from weighbridge.core.pytrees import count_numbers, register_dataclass
 from weighbridge.core.types import Array
 from weighbridge.models.exchangeable import Walls
 from weighbridge.models.model import Model
@@ -42,8 +42,7 @@ class Path:
     @property
     def num_numbers(self) -> int:
         """Number of entries in its terms; for many, the program is compiled to run fast."""
-        leaves = jax.tree_util.tree_leaves((self.past, self.chunk))
-        return sum(int(np.size(leaf)) for leaf in leaves)
+        return count_numbers((self.past, self.chunk))
 
     @property
     def axes(self) -> Any:

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weighbridge.core.status import Status
-from weighbridge.core.thresholds import MAX_BRIDGE_ERRORS, MAX_BRIDGE_PARETO_K
+from weighbridge.core.thresholds import (
+    MAX_BRIDGE_ERRORS,
+    MAX_BRIDGE_PARETO_K,
+    MAX_PROPOSAL_PARETO_K,
+)
 from weighbridge.diagnostics.pareto import pareto_khat
 
 # The iteration ends when log Z changes by less than this.
@@ -56,10 +60,16 @@ class Bridged(NamedTuple):
 
         Neither of them is ever far too high (by Markov's inequality), and both are too low if mass
         was missed. If they disagree, the higher one is the answer, as long as the bridge's ratios
-        have light tails in both directions. A smaller stated error alone decides nothing.
+        have light tails in both directions. A smaller stated error alone decides nothing. With
+        somewhat heavier tails a bridge does not confirm a path, but it can show that the path lost
+        mass; with still heavier ones its error means little.
         """
-        if not self.is_light or math.isnan(self.std_error):
+        if math.isnan(self.std_error):
             return False, None
+        if not self.is_light:
+            allowed = MAX_BRIDGE_ERRORS * math.hypot(self.std_error, std_error)
+            lost = self.is_usable and self.log_evidence - log_evidence > allowed
+            return lost, Status.PATH_LOST if lost else None
         if math.isnan(std_error):  # the path states no error, so no disagreement can be found
             return True, None
         apart = self.log_evidence - log_evidence
@@ -69,9 +79,19 @@ class Bridged(NamedTuple):
         return (True, None) if apart >= -allowed else (False, Status.BRIDGE_SHORT)
 
     @property
+    def khat(self) -> float:
+        """The heavier of the two tails."""
+        return max(self.khat_proposal, self.khat_posterior)
+
+    @property
     def is_light(self) -> bool:
         """Whether the ratios have light tails in both directions, or hardly vary."""
-        return self.is_even or max(self.khat_proposal, self.khat_posterior) < MAX_BRIDGE_PARETO_K
+        return self.is_even or self.khat < MAX_BRIDGE_PARETO_K
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the tails are light enough for a mean, if not for its error."""
+        return self.is_even or self.khat < MAX_PROPOSAL_PARETO_K
 
 
 class Decision(NamedTuple):
@@ -118,7 +138,7 @@ def decide(
         diagnostics |= {
             "bridge_log_evidence": crossing.log_evidence,
             "bridge_error": crossing.std_error,
-            "bridge_khat": max(crossing.khat_proposal, crossing.khat_posterior),
+            "bridge_khat": crossing.khat,
         }
         if by_bridge:
             log_evidence, std_error = crossing.log_evidence, crossing.std_error

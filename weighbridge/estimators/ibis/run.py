@@ -317,7 +317,7 @@ class IBISRun:
             )
         except interrupts.Interrupted:
             return replace(found, flags=(Status.INTERRUPTED, *found.flags))
-        decision = decide(None, found.log_evidence, found.std_error, found.flags)
+        decision = decide(None, found.log_evidence, found.claimed_error, found.flags)
         run = (self.model, cloud, self.log_evidences)
         return amended(found, decision, second, run, self.method.combine)
 

@@ -246,6 +246,8 @@ def judge(
         error = _error_of_order(modes, around, further)
         # Bad draws rarely find too much, so what they find more may be mass that the modes lack.
         error = math.hypot(error, max(-difference, 0.0))
+        if math.isnan(error):
+            flags.append(Status.EXPANSION_FAILED)
     missed = -math.log1p(-min(modes.unseen, 0.95))
     if modes.unseen > MAX_UNSEEN_MODES:
         flags.append(Status.MODES_UNSEEN)

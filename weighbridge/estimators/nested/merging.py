@@ -13,9 +13,11 @@ from weighbridge.core.thresholds import (
     MANY_NESTED_PARAMETERS,
     MAX_NESTED_MEMORY,
     MAX_NESTED_STUCK,
+    MIN_CHANCE_P_VALUE,
     MIN_INSERTION_P_VALUE,
     MIN_NESTED_ACCEPTANCE,
     MIN_NESTED_EXTRA_MOVES,
+    MIN_NESTED_JUMPS,
     MIN_POINTS_FOR_EACH,
     MIN_SPREAD_P_VALUE,
 )
@@ -44,7 +46,7 @@ COLUMNS = {
 # Diagnostics that are summed over merged results.
 COUNTS = (
     *("num_evaluations", "num_batches", "num_moves", "num_accepted", "num_stuck", "num_walkers"),
-    "num_undefined",
+    *("num_undefined", "num_jumped"),
 )
 
 
@@ -97,7 +99,9 @@ def weigh_points(
     p_value, widened = spread_of_runs(separate, errors)
     widened = max(widened, raised_by_memory(remembered))
     generator = random_numbers(seed, Stream.NESTED_RANKS, first, 2**33)
-    born = np.lexsort((ordered.birth_tie, ordered.birth))
+    # The new points of a batch in the order in which they were ranked: by likelihood, a window that
+    # ends within a batch would hold its low points only.
+    born = np.lexsort((ordered.among, ordered.birth_tie, ordered.birth))
     test = insertion_test(ordered.insertion[born], ordered.among[born], generator)
     spent = information(sums.log_weights, level, sums.trapezium)
     diagnostics = {
@@ -122,9 +126,7 @@ def weigh_points(
         nlive=nlive,
         **columns,
     )
-    flags = []
-    if min(test.p_value, test.rolling_p_value) < MIN_INSERTION_P_VALUE:
-        flags.append(Status.RANKS_NOT_UNIFORM)
+    flags = rank_flags(min(test.p_value, test.rolling_p_value))
     if p_value < MIN_SPREAD_P_VALUE / 10:
         flags.append(Status.ISLANDS_DISAGREE)
     return WeighedPoints(
@@ -180,6 +182,17 @@ def raised_by_memory(remembered: float) -> float:
     return math.sqrt((1.0 + share) / (1.0 - share))
 
 
+def rank_flags(p_value: float) -> list[Status]:
+    """Flags for new points that are not inserted uniformly among the live ones.
+
+    >>> [flag.name for p_value in (0.1, 1e-3, 1e-7) for flag in rank_flags(p_value)]
+    ['RANKS_NOT_UNIFORM', 'RANKS_FAR_FROM_UNIFORM']
+    """
+    if p_value < MIN_CHANCE_P_VALUE:
+        return [Status.RANKS_FAR_FROM_UNIFORM]
+    return [Status.RANKS_NOT_UNIFORM] if p_value < MIN_INSERTION_P_VALUE else []
+
+
 def walk_flags(
     diagnostics: dict[str, Any], moves: str, dimension: int, num_live: int
 ) -> list[Status]:
@@ -200,9 +213,10 @@ def walk_flags(
         flags.append(Status.WALKERS_STUCK)
     # Likelihoods may be forgotten before every coordinate has moved once.
     least = dimension + MIN_NESTED_EXTRA_MOVES
+    jump = diagnostics["num_jumped"] / walkers
     too_few = moves == "slice" and 0 < diagnostics["moves_per_walk"] < least
-    if too_few or diagnostics["remembered"] > MAX_NESTED_MEMORY:
-        flags.append(Status.TOO_FEW_MOVES)
+    if (too_few and jump < MIN_NESTED_JUMPS) or diagnostics["remembered"] > MAX_NESTED_MEMORY:
+        flags.append(Status.WALKERS_REMEMBER)
     acceptance = diagnostics["num_accepted"] / max(diagnostics["num_moves"], 1)
     if diagnostics["num_moves"] and acceptance < MIN_NESTED_ACCEPTANCE[moves]:
         flags.append(Status.LOW_ACCEPTANCE)

@@ -242,6 +242,7 @@ class NestedSampling(ResumableMethod):
             "num_stuck": counts.stuck,
             "num_walkers": counts.walkers,
             "num_undefined": counts.undefined,
+            "num_jumped": counts.jumped,
             "moves_per_walk": int(np.median(counts.num_moves)) if counts.num_moves else 0,
             "remembered": counts.memory(),
             "efficiency": run.efficiency(),

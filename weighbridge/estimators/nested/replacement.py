@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weighbridge.estimators.nested.guides import find_guides
+from weighbridge.estimators.nested.guides import Guide, find_guides
 from weighbridge.estimators.nested.insertion import sequential_ranks
+from weighbridge.estimators.nested.jumps import MOST_COORDINATES, MOST_TRIES, draw_jumps
 from weighbridge.estimators.nested.labelling import MoveLabelling
 from weighbridge.estimators.nested.moves.by_name import Move
 from weighbridge.estimators.nested.moves.galilean import STEPS, tuned
+from weighbridge.estimators.nested.moves.jump import JUMP
 from weighbridge.estimators.nested.moves.walk import Contour, Place
 from weighbridge.estimators.nested.points import PRIOR_CONTOUR, Points, joined
 from weighbridge.estimators.nested.prior_draws import draw_above
 from weighbridge.estimators.nested.scripts import draw_script, script_length
-from weighbridge.estimators.nested.tuning import Tuning, memory
-from weighbridge.estimators.nested.walkers import Density
+from weighbridge.estimators.nested.tuning import LEAST_FOUND, Tuning, memory
+from weighbridge.estimators.nested.walkers import Density, Walked
 
 # Points that start at a contour walk this many times.
 FIRST_WALKS = 2
@@ -24,9 +26,13 @@ FIRST_WALKS = 2
 
 @dataclass
 class Counts:
-    """What walkers did, summed over batches."""
+    """What walkers did, summed over batches.
+
+    Points that start at a contour take several walks each.
+    """
 
     batches: int = 0
+    points: int = 0
     moves: int = 0
     accepted: int = 0
     stuck: int = 0
@@ -34,6 +40,7 @@ class Counts:
     steps: int = 0
     waited: int = 0
     undefined: int = 0
+    jumped: int = 0
     num_moves: list[int] = field(default_factory=list)
     remembered: list[float] = field(default_factory=list)
 
@@ -53,6 +60,7 @@ class Replacement:
         tuning: settings of the next walk.
         counts: what the walkers did so far.
         labelling: of exchangeable components, if there are any.
+        jumps: whether walkers try to jump before they walk.
     """
 
     density: Density
@@ -61,17 +69,30 @@ class Replacement:
     tuning: Tuning
     counts: Counts = field(default_factory=Counts)
     labelling: MoveLabelling | None = None
+    jumps: bool = False
 
     @classmethod
-    def first(cls, density: Density, islands: np.ndarray, move: Move) -> Replacement:
-        """Before the first walk."""
+    def first(
+        cls, density: Density, islands: np.ndarray, move: Move, jumps: bool = True
+    ) -> Replacement:
+        """Before the first walk.
+
+        Args:
+            density: prior and likelihood.
+            islands: numbers of the islands.
+            move: how new points are made.
+            jumps: whether slice walkers may jump before they walk. They do not if there are many
+                coordinates, or if the number of moves is given.
+        """
         tuning = Tuning.first(density.model.dimension, move.name == "random_walk")
         if move.name == "galilean":
             tuning = tuning.with_floor(2.0 * STEPS)
         if move.num_moves is not None:
             tuning = tuning._replace(length=float(move.num_moves))
         labelling = MoveLabelling(density.model) if density.model.exchangeable else None
-        return cls(density, islands, move, tuning, labelling=labelling)
+        few = density.model.dimension <= MOST_COORDINATES
+        jumps = jumps and few and move.name == "slice" and move.num_moves is None
+        return cls(density, islands, move, tuning, labelling=labelling, jumps=jumps)
 
     def draw(
         self,
@@ -106,6 +127,7 @@ class Replacement:
         ]
         insertion, among = (np.concatenate(each) for each in zip(*ranks))
         self.counts.batches += 1
+        self.counts.points += new.tie.size
         return new._replace(insertion=insertion, among=among)
 
     def refresh(
@@ -225,26 +247,52 @@ class Replacement:
         tuning, count, counts = self.tuning, len(own), self.counts
         guides = find_guides(generator, position, own)
         place = Place(starts.position, starts.log_prior, starts.log_likelihood, starts.tie)
-        left, longest = tuning.num_moves, script_length(tuning.num_moves, *place.position.shape)
+        if self.jumps:
+            place = self._jump(place, contour, guides, generator)
+        num_moves = left = tuning.num_moves(self.jumps)
+        longest = script_length(left, *place.position.shape)
         accepted, before = np.zeros(count, int), counts.steps
         while left:
-            num_moves = min(left, longest)
+            piece = min(left, longest)
             script = draw_script(
-                self.move.name, generator, guides, tuning.step_size, num_moves, longest
+                self.move.name, generator, guides, tuning.step_size, piece, longest
             )
             walked = self.density.walk(self.move.walk, place, contour, script, generator)
-            place, left = walked.place, left - num_moves
+            place, left = walked.place, left - piece
             accepted += walked.num_accepted
-            counts.steps += walked.num_evaluations
-            counts.waited += walked.num_steps * count - walked.num_evaluations
-            counts.undefined += walked.num_undefined
+            self._count(walked, count)
         remembered = memory(starts, place, len(self.islands))
-        self._learn(remembered, accepted, counts.steps - before)
+        self._learn(remembered, accepted, num_moves, counts.steps - before)
         return place
 
-    def _learn(self, remembered: float, accepted: np.ndarray, num_evaluations: int) -> None:
+    def _jump(
+        self, place: Place, contour: Contour, guides: list[Guide], generator: np.random.Generator
+    ) -> Place:
+        """Walkers after their jumps; those that do not jump stay where they are."""
+        tuning = self.tuning
+        most_tries = MOST_TRIES if tuning.found >= LEAST_FOUND else 1
+        script, within = draw_jumps(
+            self.density, generator, guides, place, tuning.reach, most_tries
+        )
+        walked = self.density.walk(JUMP, place, contour, script, generator)
+        self._count(walked, len(within))
+        jumped = int(walked.num_accepted.sum())
+        self.counts.jumped += jumped
+        found = jumped / walked.num_evaluations if walked.num_evaluations else None
+        self.tuning = tuning.after_jumps(jumped / len(within), float(within.mean()), found)
+        return walked.place
+
+    def _count(self, walked: Walked, count: int) -> None:
+        counts = self.counts
+        counts.steps += walked.num_evaluations
+        counts.waited += walked.num_steps * count - walked.num_evaluations
+        counts.undefined += walked.num_undefined
+
+    def _learn(
+        self, remembered: float, accepted: np.ndarray, num_moves: int, num_evaluations: int
+    ) -> None:
         """Count what the walkers did, and tune the next walk."""
-        counts, num_moves, step_size = self.counts, self.tuning.num_moves, self.tuning.step_size
+        counts, step_size = self.counts, self.tuning.step_size
         counts.moves += num_moves * len(accepted)
         counts.accepted += int(accepted.sum())
         counts.stuck += int((accepted == 0).sum())

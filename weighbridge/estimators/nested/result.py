@@ -112,7 +112,14 @@ def merge(results: Sequence[Evidence]) -> NestedEvidence:
     found = first.diagnostics | weighed.diagnostics | summed | averaged
     for name in LARGEST:
         found[name] = max(r.diagnostics[name] for r in results)
-    judged = {Status.RANKS_NOT_UNIFORM, Status.ISLANDS_DISAGREE, Status.TOLERANCE_NOT_REACHED}
+    judged = {
+        Status.RANKS_NOT_UNIFORM,
+        Status.RANKS_FAR_FROM_UNIFORM,
+        Status.ISLANDS_DISAGREE,
+        Status.TOLERANCE_NOT_REACHED,
+    }
+    if any(Status.FLAT not in r.flags for r in results):
+        judged.add(Status.FLAT)
     kept = [flag for r in results for flag in r.flags if flag not in judged]
     base = {name: getattr(first, name) for name in ("num_observations", "method", "fingerprint")}
     return NestedEvidence(

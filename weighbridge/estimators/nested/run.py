@@ -320,7 +320,7 @@ class NestedRun:
 
     def efficiency(self) -> float:
         """Share of the evaluations by walkers that gave a new point."""
-        return self.counts.walkers / max(self.counts.steps, 1)
+        return self.counts.points / max(self.counts.steps, 1)
 
     def points(self) -> Points:
         """All points, dead and live."""

@@ -72,6 +72,9 @@ RUN = record(
                 "step_size": real(1e-9, 1e9),
                 "remembered": real(-1, 1),
                 "floor": real(1, MOST_MOVES),
+                "jumped": real(0, 1),
+                "found": real(0, 1),
+                "reach": real(1e-3, 1e3),
             }
         ),
     }

@@ -24,27 +24,46 @@ SLOWEST, FASTEST = 0.9, 1.5
 FLOOR, FLOOR_FOR_EACH = 2, 2.0
 WALKS_FLOOR = 10
 CEILING, CEILING_FOR_EACH = 100, 40
+# While at least this share of the walkers jump (``jumps``), walks have this part of the moves.
+MOST_JUMP, OF_JUMPERS = 0.8, 0.25
+# Share of the draws that must be above the contour; below it, each walker tries one draw only.
+LEAST_FOUND = 0.12
+# Share of the walkers that should be within reach of jumps, and how fast the reach follows.
+WITHIN_REACH, REACH_GAIN = 0.97, 0.5
+LEAST_REACH, MOST_REACH = 0.8, 1.5
+# Share of the earlier batches in the running means of jumps.
+EARLIER_JUMPS = 0.5
 
 
 class Tuning(NamedTuple):
     """The settings of the next walk.
 
     Attributes:
-        length: number of moves, before it is rounded.
+        length: number of moves of walkers that do not jump, before it is rounded.
         step_size: scale of random-walk steps.
         remembered: running mean of the correlation that a walk leaves.
-        floor: least number of moves.
+        floor: least length.
+        jumped: running mean of the share of the walkers that jumped.
+        found: running mean of the share of the draws for jumps that were above the contour.
+        reach: of jumps: the radius of ellipsoids, relative to their farthest point.
     """
 
     length: float
     step_size: float
     remembered: float
     floor: float
+    jumped: float = 0.65
+    found: float = 0.5
+    reach: float = 1.05
 
-    @property
-    def num_moves(self) -> int:
-        """Number of moves."""
-        return round(self.length)
+    def num_moves(self, jumps: bool) -> int:
+        """Number of moves of a walk.
+
+        Args:
+            jumps: whether walkers try to jump before they walk.
+        """
+        short = jumps and self.jumped >= MOST_JUMP
+        return max(1, round(self.length * OF_JUMPERS if short else self.length))
 
     @staticmethod
     def first(dimension: int, walks: bool) -> Tuning:
@@ -74,7 +93,23 @@ class Tuning(NamedTuple):
         length = min(max(self.length * factor, self.floor), ceiling)
         best = 0.234 + 0.206 / dimension
         step_size = min(max(self.step_size * math.exp(acceptance - best), 1e-3), 10.0)
-        return Tuning(float(fixed or length), step_size, mean, self.floor)
+        return self._replace(length=float(fixed or length), step_size=step_size, remembered=mean)
+
+    def after_jumps(self, jumped: float, within: float, found: float | None) -> Tuning:
+        """The settings after the jumps of a batch.
+
+        Args:
+            jumped: share of the walkers that jumped.
+            within: share of the walkers within reach.
+            found: share of the draws that were above the contour; None if there were none.
+        """
+        keep, new = EARLIER_JUMPS, 1.0 - EARLIER_JUMPS
+        reach = self.reach * math.exp(REACH_GAIN * (WITHIN_REACH - within))
+        return self._replace(
+            jumped=keep * self.jumped + new * jumped,
+            found=self.found if found is None else keep * self.found + new * found,
+            reach=min(max(reach, LEAST_REACH), MOST_REACH),
+        )
 
 
 def memory(starts: Points, place: Place, num_islands: int) -> float:

@@ -21,6 +21,8 @@ from weighbridge.models.targets.unbounded import UnboundedError
 
 # Positions evaluated together before the first step.
 BLOCK = 512
+# Positions at which the prior alone is evaluated together.
+PRIOR_BLOCK = 1024
 
 
 class Walked(NamedTuple):
@@ -78,8 +80,12 @@ class Density:
         return Told(log_prior, log_likelihood)
 
     def log_prior(self, position: np.ndarray) -> np.ndarray:
-        """Log prior alone, which is not counted as an evaluation."""
-        return np.asarray(_parameters(self.model, position)[1])
+        """Log prior alone, which is not counted as an evaluation; in blocks of a fixed size."""
+        count = len(position)
+        rest = np.repeat(position[-1:], -count % PRIOR_BLOCK, axis=0)
+        blocks = np.concatenate([position, rest]).reshape(-1, PRIOR_BLOCK, position.shape[1])
+        found = [np.asarray(_log_prior(self.model, block)) for block in blocks]
+        return np.concatenate(found)[:count]
 
     def _block(self, position: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.host is None:
@@ -222,6 +228,11 @@ def _densities(model: Model, term: Term, position: Array) -> Told:
 @jit
 def _parameters(model: Model, position: Array) -> tuple[Any, Array]:
     return jax.vmap(model.transform)(position)
+
+
+@jit
+def _log_prior(model: Model, position: Array) -> Array:
+    return jax.vmap(lambda u: model.transform(u)[1])(position)
 
 
 @jit

@@ -94,8 +94,10 @@ def weigh_chunk(
     started = place.generator(OF_THE_SAMPLER)
     first = tuning is None
     position, own = (before.position, None) if first else _starts(before, size, place)
+    move = find_move(settings.moves, settings.num_moves)
     run = NestedRun(
-        Replacement.first(density, place.islands, find_move(settings.moves, settings.num_moves)),
+        # Not with jumps: the prior of a chunk costs as much as the likelihood.
+        Replacement.first(density, place.islands, move, jumps=False),
         int(started.integers(0, 2**63)),
         place.islands,
         size,

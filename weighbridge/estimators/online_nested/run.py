@@ -18,13 +18,17 @@ from weighbridge.core.rollback import restored_on_error
 from weighbridge.core.status import Status
 from weighbridge.core.thresholds import (
     MAX_ROUNDING,
-    MIN_INSERTION_P_VALUE,
     MIN_SPREAD_P_VALUE,
 )
 from weighbridge.core.types import PyTree
 from weighbridge.estimators.annealing.cloud import Cloud
 from weighbridge.estimators.ibis.row_store import Store
-from weighbridge.estimators.nested.merging import COUNTS, spread_of_runs, walk_flags
+from weighbridge.estimators.nested.merging import (
+    COUNTS,
+    rank_flags,
+    spread_of_runs,
+    walk_flags,
+)
 from weighbridge.estimators.nested.starting import draw_prior
 from weighbridge.estimators.nested.tuning import Tuning
 from weighbridge.estimators.nested.walkers import Density, refuse_infinite
@@ -179,6 +183,7 @@ class OnlineNestedRun:
             "num_stuck": counts.stuck,
             "num_walkers": counts.walkers,
             "num_undefined": counts.undefined,
+            "num_jumped": counts.jumped,
             "num_walks": len(counts.remembered),
             "num_flat": int(found.is_flat),
             "num_chunks": 1,
@@ -217,11 +222,11 @@ class OnlineNestedRun:
             Status.FLAT: 0 < chunks == self.counts["num_flat"],
             Status.STOPPED_EARLY: self.counts["num_early"] > 0,
             Status.ROUNDED: rounding_error(self.log_evidence, chunks) > MAX_ROUNDING,
-            Status.RANKS_NOT_UNIFORM: smallest < MIN_INSERTION_P_VALUE,
             Status.ISLANDS_DISAGREE: self._error()[1] < MIN_SPREAD_P_VALUE / 10,
         }
-        raised = [flag for flag, is_so in found.items() if is_so]
-        moves = {"remembered": self._memory(), "moves_per_walk": self.tuning.num_moves}
+        raised = [flag for flag, is_so in found.items() if is_so] + rank_flags(smallest)
+        per_walk = self.tuning.num_moves(jumps=False)
+        moves = {"remembered": self._memory(), "moves_per_walk": per_walk}
         walked = walk_flags(
             self.counts | moves, self.method.moves, self.model.dimension, self.method.num_live
         )
@@ -250,7 +255,7 @@ class OnlineNestedRun:
                 "spread_p_value": p_value,
                 "insertion_p_value": self.p_value,
                 "remembered": self._memory(),
-                "moves_per_walk": self.tuning.num_moves,
+                "moves_per_walk": self.tuning.num_moves(jumps=False),
                 "cut_off": self.remainder,
                 "rows_kept": self.num_rows,
                 **self.counts,

@@ -27,6 +27,9 @@ from weighbridge.models.targets.unbounded import UnboundedError
 # Climbs, each from a draw from the prior of its own; draws with these numbers are used here only.
 NUM_CLIMBS = 32
 FIRST_CLIMB = 1 << 33
+# Further climbs, with the curvature at the mode, which therefore need few steps; a mode that
+# attracts one prior draw of a hundred is missed by all climbs together in one run of thirteen.
+NUM_FURTHER, FURTHER_CLIMB, FURTHER_STEPS = 224, 3 << 32, 100
 # Steps of a climb, and the gain of all climbs together, relative to the height, that ends them.
 CLIMB_STEPS, CLIMB_GAIN = 200, 1e-10
 # Hessians that are taken at most. With less than this to gain (nats) the top is found.
@@ -51,9 +54,9 @@ def gaussian_at_mode(path: Path, seed: int, first_island: int) -> Mixture | None
 
     and the shape of its covariance is that of the inverse of P, the negative Hessian at the mode.
     In many dimensions the mode itself is a poor centre: in a skewed posterior it is far from the
-    mean. The mode is found by L-BFGS from draws from the prior, all of which climb together, and
-    then by Newton steps. A Hessian costs about D passes over the rows; one or two are needed. The
-    expectations are averages over draws of the Gaussian.
+    mean. The mode is found by L-BFGS from 32 draws from the prior, all of which climb together, and
+    then by Newton steps. Then 224 further draws must climb to it. A Hessian costs about D passes
+    over the rows; one or two are needed. The expectations are averages over draws of the Gaussian.
 
     Args:
         path: its density at power 1 is the posterior; the likelihood is a ``Span`` of rows.
@@ -61,9 +64,10 @@ def gaussian_at_mode(path: Path, seed: int, first_island: int) -> Mixture | None
         first_island: another first island has other draws.
 
     Returns:
-        The Gaussian. None if a climb does not end at this mode, since there may be others; if the
-        density is not finite on the way; if it has no second derivatives, or is not curved in all
-        directions; or if the rows say nothing about the parameters.
+        The Gaussian. None if a climb does not end at this mode, since there are others (a mode that
+        attracts fewer than one prior draw of a hundred may still be missed); if the density is not
+        finite on the way; if it has no second derivatives, or is not curved in all directions; or
+        if the rows say nothing about the parameters.
 
     >>> import numpyro.distributions as dist
     >>> from weighbridge.core.compilation import in_double_precision
@@ -84,18 +88,25 @@ def gaussian_at_mode(path: Path, seed: int, first_island: int) -> Mixture | None
     path = replace(path, chunk=replace(path.chunk, rows=rows))
     if not _has_hessian(path):
         return None
-    start = draw_cloud(path.model, random_key(seed), np.array([FIRST_CLIMB + first_island]),
-                       NUM_CLIMBS).position[0]  # fmt: skip
+    key = random_key(seed)
+    start, further = (
+        draw_cloud(path.model, key, np.array([first + first_island]), count).position[0]
+        for first, count in ((FIRST_CLIMB, NUM_CLIMBS), (FURTHER_CLIMB, NUM_FURTHER))
+    )
     numbers = random_numbers(seed, Stream.MODE_DRAWS, first_island)
     try:
-        return _found(path, start, numbers)
+        return _found(path, start, further, numbers)
     except UnboundedError:  # the density is infinite where no particle of a path may ever come
         return None
 
 
-def _found(path: Path, start: np.ndarray, numbers: np.random.Generator) -> Mixture | None:
-    """The Gaussian, if all climbs from the start end at one mode."""
-    ends = _climbed(path, start)
+def _found(
+    path: Path, start: np.ndarray, further: np.ndarray, numbers: np.random.Generator
+) -> Mixture | None:
+    """The Gaussian, if all climbs from these starts end at one mode."""
+    spread = np.std(start, axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    ends = _climbed(path, start, np.diag(scale), CLIMB_STEPS)
     top = None if ends is None else _top(path, ends)
     if ends is None or top is None:
         return None
@@ -103,6 +114,9 @@ def _found(path: Path, start: np.ndarray, numbers: np.random.Generator) -> Mixtu
     if not _all_at(path, ends, mode, factor):
         return None
     root = np.linalg.cholesky(cho_solve(factor, np.eye(len(mode))))
+    ends = _climbed(path, further, root, FURTHER_STEPS)
+    if ends is None or not _all_at(path, ends, mode, factor):
+        return None
     return _fitted(path, mode, root, numbers)
 
 
@@ -140,31 +154,29 @@ def _fitted(
     return None
 
 
-def _climbed(path: Path, start: np.ndarray) -> np.ndarray | None:
+def _climbed(path: Path, start: np.ndarray, root: np.ndarray, steps: int) -> np.ndarray | None:
     """The ends of climbs from these positions; None if the density is not finite everywhere.
 
-    The sum of all heights is maximised, so that one pass over the rows serves all climbs.
+    The sum of all heights is maximised, so that one pass over the rows serves all climbs. They
+    climb in the coordinates v of start + root v.
     """
-    spread = np.std(start, axis=0)
-    scale = np.where(spread > 0, spread, 1.0)
 
     def downhill(place: np.ndarray) -> tuple[float, np.ndarray]:
         interrupts.check()
-        height, slope = _heights(path, place.reshape(start.shape) * scale)
+        height, slope = _heights(path, start + place.reshape(start.shape) @ root.T)
         total = float(np.sum(height))
         if not math.isfinite(total):
             return 1e300, np.zeros_like(place)
-        return -total, -(np.nan_to_num(slope) * scale).reshape(-1)
+        return -total, -(np.nan_to_num(slope) @ root).reshape(-1)
 
     # Imported here: it takes a tenth of a second, and most models do not need it.
     from scipy.optimize import minimize
 
-    options = {"maxiter": CLIMB_STEPS, "maxfun": 2 * CLIMB_STEPS, "ftol": CLIMB_GAIN, "gtol": 1e-9}
-    first = (start / scale).reshape(-1)
-    found = minimize(downhill, first, jac=True, method="L-BFGS-B", options=options)
+    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": CLIMB_GAIN, "gtol": 1e-9}
+    found = minimize(downhill, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options)
     if not abs(found.fun) < 1e300:
         return None
-    return np.asarray(found.x.reshape(start.shape) * scale)
+    return np.asarray(start + found.x.reshape(start.shape) @ root.T)
 
 
 def _top(path: Path, ends: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, bool]] | None:

@@ -20,7 +20,7 @@ from weighbridge.diagnostics.pareto import pareto_khat
 from weighbridge.estimators.bridging.bridge import EVEN
 from weighbridge.estimators.bridging.precision import BALANCES, mean_variance
 from weighbridge.estimators.posterior_draws import PosteriorDraws
-from weighbridge.estimators.reweighting.heavy_tails import is_heavy
+from weighbridge.estimators.reweighting.heavy_tails import heavy_flags
 from weighbridge.estimators.reweighting.log_ratio import block_error, mean_ratio
 
 # The iteration ends when the log ratio changes by less than this.
@@ -182,9 +182,7 @@ def mean_only(first: Side) -> Crossed:
     effective = _effective(first.draws, first.log_ratio, mean.log_mean)
     # Where nearly all draws count, the tail of the ratios does not matter.
     is_even = terms.evenness > EVEN
-    flags = []
-    if is_heavy(mean.pareto_k, first.log_ratio.size) and not is_even:
-        flags.append(Status.HEAVY_WEIGHTS)
+    flags = [] if is_even else [*heavy_flags(mean.pareto_k, first.log_ratio.size)]
     if effective < MIN_BRIDGE_DRAWS:
         flags.append(Status.FEW_EFFECTIVE_DRAWS)
     found = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from weighbridge.core.status import Status
 from weighbridge.core.thresholds import MAX_PROPOSAL_PARETO_K
 from weighbridge.diagnostics.pareto import tail_size
 
@@ -44,6 +45,18 @@ def is_heavy(pareto_k: float, count: int) -> bool:
     """
     too_few = pareto_k > 1.0 - 1.0 / math.log10(max(count, 11))
     return too_few or pareto_k + doubt(pareto_k, count) > MAX_PROPOSAL_PARETO_K
+
+
+def heavy_flags(pareto_k: float, count: int) -> tuple[Status, ...]:
+    """Flags for the tail of so many ratios.
+
+    >>> [len(heavy_flags(pareto_k, 10_000)) for pareto_k in (0.5, 0.8, 1.2)]
+    [0, 1, 2]
+    """
+    if not is_heavy(pareto_k, count):
+        return ()
+    none = (Status.WEIGHTS_WITHOUT_MEAN,) if pareto_k >= 1.0 else ()
+    return (*none, Status.HEAVY_WEIGHTS)
 
 
 def doubt(pareto_k: float, count: int) -> float:

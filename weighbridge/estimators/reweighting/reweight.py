@@ -20,7 +20,7 @@ from weighbridge.estimators.bridging.mixing import find_mixing
 from weighbridge.estimators.draws_origin import require_origin
 from weighbridge.estimators.posterior_draws import PosteriorDraws, read_draws
 from weighbridge.estimators.proposals.joint_density import JointDensity
-from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
+from weighbridge.estimators.reweighting.heavy_tails import heavy_flags, inflation
 from weighbridge.estimators.reweighting.log_ratio import (
     MeanRatio,
     log_ratios,
@@ -165,11 +165,11 @@ def reweight(
     log_evidence, std_error = _evidence(draws, parsed, ratios, found, blocks)
     raised = {
         Status.CHAINS_DISAGREE: mixing.disagree,
-        Status.HEAVY_WEIGHTS: is_heavy(found.pareto_k, len(smooth)),
         Status.LOW_ESS: found.ess < MIN_PROPOSAL_DRAWS,
         Status.ERROR_UNKNOWN: math.isnan(found.std_error),
     }
-    flags = dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
+    flags = dict.fromkeys(heavy_flags(found.pareto_k, len(smooth)))
+    flags |= dict.fromkeys(flag for flag, is_so in raised.items() if is_so)
     if isinstance(draws, Evidence):
         flags |= dict.fromkeys(draws.flags)
     same_data = isinstance(draws, Evidence) and to_data is None
@@ -201,7 +201,7 @@ def _evidence(
     if not isinstance(draws, Evidence):
         return math.nan, math.nan
     log_evidence = draws.log_evidence + found.log_mean
-    apart = math.hypot(draws.std_error, found.std_error)
+    apart = math.hypot(draws.claimed_error, found.std_error)
     if blocks == 1:
         return log_evidence, apart
     # If the islands are the source of the evidence, the two errors are correlated; then the new

@@ -16,7 +16,7 @@ from weighbridge.core.thresholds import (
     MIN_PROPOSAL_DRAWS,
 )
 from weighbridge.diagnostics.pareto import pareto_smooth
-from weighbridge.estimators.reweighting.heavy_tails import inflation, is_heavy
+from weighbridge.estimators.reweighting.heavy_tails import heavy_flags, inflation
 
 
 class WeighedDraws(NamedTuple):
@@ -81,7 +81,6 @@ def weigh(log_ratio: np.ndarray) -> WeighedDraws:
     error *= inflation(shape, count)
     effective = float(effective_sample_size(log_ratio.reshape(-1)))
     found = {
-        Status.HEAVY_WEIGHTS: is_heavy(shape, count),
         Status.ROUNDED: combined.is_rounded,
         Status.LOW_ESS: effective < MIN_PROPOSAL_DRAWS,
         Status.ISLANDS_DISAGREE: combined.spread > MAX_TEMPERED_SPREAD,
@@ -95,5 +94,5 @@ def weigh(log_ratio: np.ndarray) -> WeighedDraws:
         effective,
         islands,
         flat - np.logaddexp.reduce(flat),
-        tuple(flag for flag, raised in found.items() if raised),
+        (*heavy_flags(shape, count), *(flag for flag, raised in found.items() if raised)),
     )

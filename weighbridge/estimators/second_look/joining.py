@@ -8,7 +8,7 @@ everything else would not be noticed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,10 @@ from weighbridge.models.exchangeable import relabelled
 OUTSIDE = 1e-6
 # The relative error in the wider region may be larger by this factor.
 UNCERTAIN = 5.0
+# The path is uncertain about a mode if the error of its mass is above this share of the evidence.
+MIN_UNCERTAIN_SHARE = 0.05
+# With a smaller error (nats) a joined answer does not suffer from islands that disagree.
+SETTLED = 0.5
 
 Combine = Callable[[np.ndarray], Combined]
 
@@ -46,6 +50,11 @@ class Mode(NamedTuple):
     log_weight: np.ndarray
     gaussian: Gaussian
     cell: Cell | None = None
+
+    @property
+    def is_own(self) -> np.ndarray:
+        """Which draws are in the smallest region."""
+        return np.asarray(self.distance(self.position) <= self.radius(np.empty(0)))
 
     def distance(self, position: np.ndarray) -> np.ndarray:
         """Distance of positions from the mean, in standard deviations of the Gaussian."""
@@ -77,6 +86,10 @@ class Joined(NamedTuple):
         gain: mass of the mode minus the path's mass in its region, as a share of the path's
             evidence.
         gain_error: its standard error, from both.
+        path_error: the path's part of it.
+        num_modes: number of modes.
+        is_sure: whether the masses of the modes are well known, and several climbs found each: then
+            other modes are unlikely to have been missed.
     """
 
     log_evidence: float
@@ -85,6 +98,20 @@ class Joined(NamedTuple):
     log_weight: np.ndarray
     gain: float
     gain_error: float
+    path_error: float = 0.0
+    num_modes: int = 1
+    is_sure: bool = False
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the path's mass in the mode is far less certain than that of the sample."""
+        own = math.sqrt(max(self.gain_error**2 - self.path_error**2, 0.0))
+        return self.is_possible and self.path_error > max(MIN_UNCERTAIN_SHARE, 2.0 * own)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the path does not have clearly more there than the sample found."""
+        return self.gain > -MIN_MISSED_ERRORS * self.gain_error
 
     @property
     def is_clear(self) -> bool:
@@ -113,59 +140,93 @@ class Joined(NamedTuple):
         return self.log_evidence - decision.log_evidence > allowed
 
     def settle(self, decision: Decision, flags: tuple[Status, ...]) -> tuple[Decision, bool]:
-        """The answer in view of this mode, and whether the draws must include the mode.
+        """The answer in view of these modes, and whether the draws must include them.
+
+        Modes whose masses are well known, and which several climbs found, are a note; others are
+        flagged.
 
         Args:
             decision: the choice between path and bridge.
             flags: the flags of the path.
         """
         if not self.is_missed:
+            sharper = self.is_sure and self.std_error < 0.5 * decision.std_error
+            if sharper:
+                return self._noted(decision, flags), True
             return self.widened(decision), False
         if not self.overrules(decision):
             return decision, False
+        if self.is_sure:
+            return self._noted(decision, flags), True
         return decision.overruled(self.log_evidence, self.std_error, flags), True
 
+    def _noted(self, decision: Decision, flags: tuple[Status, ...]) -> Decision:
+        """The modes and the path elsewhere as the answer, with a note."""
+        # The islands may disagree about the modes only.
+        settled = self.std_error < SETTLED
+        flags = tuple(f for f in flags if not (settled and f is Status.ISLANDS_DISAGREE))
+        path = decision.diagnostics["path_log_evidence"]
+        note = (
+            f"{self.num_modes} mode{'s' if self.num_modes > 1 else ''} of the posterior, where the "
+            f"path alone is too uncertain or has found too little (log evidence {path:.4g}), "
+            "joined by importance sampling, with the error of that."
+        )
+        notes = (*decision.diagnostics.get("notes", ()), note)
+        diagnostics = decision.diagnostics | {"answer": "neither", "notes": notes}
+        return Decision(self.log_evidence, self.std_error, flags, diagnostics)
 
-def join(mode: Mode, cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
-    r"""The importance sample inside the region of the mode, and the path outside of it.
 
-    .. math:: Z = \int_E f + \int_{\bar E} f
+def join(modes: Sequence[Mode], cloud: Cloud, islands: np.ndarray, combine: Combine) -> Joined:
+    r"""The importance samples inside the regions of their modes, and the path outside of them.
+
+    .. math:: Z = \sum_k \int_{E_k \setminus E_{<k}} f + \int_{\bar E} f, \qquad E = \bigcup_k E_k
 
     Nothing is counted twice.
 
     Args:
-        mode: an importance sample, and its region E.
+        modes: importance samples, and their regions E_k.
         cloud: particles at the end of the path.
         islands: log evidence of each island.
         combine: combines the log evidences of islands, with an error.
     """
-    position = np.asarray(cloud.position).reshape(-1, mode.position.shape[-1])
-    if mode.cell is not None:
-        position = relabelled(mode.cell.model, position, mode.cell.reference)
+    dimension = modes[0].position.shape[-1]
+    position = np.asarray(cloud.position).reshape(-1, dimension)
+    cell = modes[0].cell
+    if cell is not None:
+        position = relabelled(cell.model, position, cell.reference)
     log_weight = np.asarray(cloud.log_weight)
     log_total = np.logaddexp.reduce(log_weight, axis=1, keepdims=True)
     # An island without weight has no share.
     share = log_weight - np.where(np.isfinite(log_total), log_total, 0.0) + islands[:, None]
-    distance = mode.distance(position)
-    radius, draws = _region(mode, distance[np.isfinite(share.reshape(-1))])
-    inside = (distance <= radius).reshape(share.shape)
+    alive = np.isfinite(share.reshape(-1))
+    radii: list[float] = []
+    kept: list[np.ndarray] = []
+    for mode in modes:
+        # The region of a mode does not reach into another one.
+        others = [position[alive], *(o.position[o.is_own] for o in modes if o is not mode)]
+        radius, draws = _region(mode, np.concatenate([mode.distance(o) for o in others]))
+        for earlier, reach in zip(modes, radii):
+            draws = np.where(earlier.distance(mode.position) <= reach, -np.inf, draws)
+        radii.append(radius)
+        kept.append(draws - math.log(len(draws)))
+    is_in = [mode.distance(position) <= radius for mode, radius in zip(modes, radii)]
+    inside = np.any(is_in, axis=0).reshape(share.shape)
     outside = np.where(inside, -np.inf, share)
     path = combined_parts(np.logaddexp.reduce(outside, axis=1), combine)
-    within, relative = _mean_weight(draws)
+    masses, relatives = np.transpose([_mean_weight(draws) for draws in kept])
+    masses = masses + np.log([len(draws) for draws in kept])
+    within = float(np.logaddexp.reduce(masses))
     log_evidence = float(np.logaddexp(within, path.log_evidence))
-    errors = (
-        relative * math.exp(within - log_evidence),
-        path.std_error * math.exp(path.log_evidence - log_evidence),
-    )
+    mode_error = math.hypot(*(relatives * np.exp(masses - log_evidence)))
+    path_error = path.std_error * math.exp(path.log_evidence - log_evidence)
     unknown = not np.isfinite(islands).all() or len(islands) < 4
     found = np.where(inside, share, -np.inf)
+    relative = mode_error * math.exp(log_evidence - within) if math.isfinite(within) else 0.0
     return Joined(
         log_evidence,
-        math.nan if unknown else math.hypot(*errors),
-        np.concatenate([mode.position, position]),
-        np.concatenate(
-            [draws - math.log(len(draws)), outside.reshape(-1) - math.log(len(islands))]
-        ),
+        math.nan if unknown else math.hypot(mode_error, path_error),
+        np.concatenate([*(mode.position for mode in modes), position]),
+        np.concatenate([*kept, outside.reshape(-1) - math.log(len(islands))]),
         *_gain(within, relative, np.logaddexp.reduce(found, axis=1), islands),
     )
 
@@ -196,18 +257,22 @@ def _mean_weight(log_weight: np.ndarray) -> tuple[float, float]:
 
 def _gain(
     within: float, relative: float, found: np.ndarray, islands: np.ndarray
-) -> tuple[float, float]:
-    """Mass of a mode minus that of the islands there, as a share of their evidence; its error."""
+) -> tuple[float, float, float]:
+    """Mass of modes minus that of the islands there, as a share of their evidence; its error.
+
+    The last number is the islands' part of the error.
+    """
     top = max(within, float(islands.max()))
     if not math.isfinite(top):
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     there, total = np.exp(found - top), float(np.mean(np.exp(islands - top)))
     mass, count = math.exp(within - top), len(islands)
     # The tails of a Student-t over islands, as in their evidence; unknown for fewer than four.
     tails = math.sqrt((count - 1) / (count - 3) / count) if count >= 4 else 0.0
     chance = float(np.std(there, ddof=1)) * tails if count >= 4 else 0.0
     total = max(total, 1e-300)
-    return (mass - float(there.mean())) / total, math.hypot(mass * relative, chance) / total
+    gain = (mass - float(there.mean())) / total
+    return gain, math.hypot(mass * relative, chance) / total, chance / total
 
 
 def combined_parts(log_evidences: np.ndarray, combine: Combine) -> Combined:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weighbridge.core.compilation import jit_for_speed
+from weighbridge.core.compilation import EitherProgram
+from weighbridge.core.pytrees import count_numbers
 from weighbridge.core.thresholds import MAX_BATCH_NOISE
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad
@@ -224,7 +224,7 @@ class Terms:
         batch, size = int(term.size), SMALLEST_BATCH
         num_rows = batch * float(term.scale)
         while size < NEARLY_ALL * batch:
-            own = _batch_sums(self.model, term.anchor, term.rows, size, 1)
+            own = _sums_of_groups(self.model, term.anchor, term.rows, size, 1)
             guide_rows = GuideRows(own, size, num_rows / size, 0.0)
             noises, _ = noises_at(self.model, replace(term, guide_rows=guide_rows).guide(), probes)
             noise = float(np.mean(noises))
@@ -253,11 +253,18 @@ class Terms:
             for batch in np.split(row[: size * self.num_batches], self.num_batches):
                 batch[:] = generator.choice(num_kept, size, replace=False)
         rows = Rows(*gather(chosen))
-        own = _batch_sums(self.model, anchor, rows, size, self.num_batches)
+        own = _sums_of_groups(self.model, anchor, rows, size, self.num_batches)
         return Anchored(anchor, sums, rows, own, size, num_rows / size)
 
 
-@partial(jit_for_speed, static_argnums=4)
+def _sums_of_groups(
+    model: Model, position: Array | np.ndarray, rows: Rows, size: int, num_batches: int
+) -> Sums:
+    """L, G and H of every batch of every group."""
+    of_a_group = count_numbers(rows) // len(rows.weight)
+    return BATCH_SUMS.for_numbers(of_a_group)(model, position, rows, size, num_batches)
+
+
 def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batches: int) -> Sums:
     def of_group(rows: Rows) -> Sums:
         def of_batch(batch: Array) -> Sums:
@@ -268,3 +275,6 @@ def _batch_sums(model: Model, position: Array, rows: Rows, size: Array, num_batc
 
     found: Sums = jax.vmap(of_group)(rows)
     return found
+
+
+BATCH_SUMS = EitherProgram(_batch_sums, static_argnums=4)

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from scipy.linalg import hadamard
 
-from weighbridge.core.compilation import jit_for_speed
+from weighbridge.core.compilation import EitherProgram
+from weighbridge.core.pytrees import count_numbers
 from weighbridge.core.types import Array, PyTree
 from weighbridge.data.cutting import pad, split
 from weighbridge.data.reservoir import Reservoir, Window
@@ -81,8 +82,8 @@ def sums_of(model: Model, position: np.ndarray, blocks: Iterator[RowBlock]) -> l
     """L, G and H of each block of at most ``SUM_ROWS`` rows."""
     found = []
     for values, weight in blocks:
-        rows = Rows(*pad(values, weight, SUM_ROWS))
-        found.append(_block_sums(model, position, Span(rows, 0, len(weight))))
+        span = Span(Rows(*pad(values, weight, SUM_ROWS)), 0, len(weight))
+        found.append(BLOCK_SUMS.for_numbers(count_numbers(span.rows))(model, position, span))
     return [jax.tree_util.tree_map(np.asarray, sums) for sums in found]
 
 
@@ -153,6 +154,9 @@ def _replicates(parts: list[Sums], scale: float) -> Sums:
     return replicates
 
 
-@jit_for_speed
 def _block_sums(model: Model, position: Array, span: Span) -> Sums:
     return sums_at(model, position, span, SUM_BLOCK)
+
+
+# Rows of a few columns are summed in a millisecond, and a fast program compiles a second longer.
+BLOCK_SUMS = EitherProgram(_block_sums)

@@ -22,6 +22,7 @@ from weighbridge.estimators.second_look.streams import amended, look_again
 from weighbridge.estimators.sgais.chunk_stage import LARGE_CHUNK
 from weighbridge.estimators.sgais.crossing import cross
 from weighbridge.estimators.sgais.preparation import SECOND_TURN
+from weighbridge.estimators.sgais.rescue import rescued
 from weighbridge.results.evidence_result import Evidence
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def verify(run: SGAISRun, num_new: int) -> None:
 
 
 def judge(run: SGAISRun, found: Evidence) -> Evidence:
-    """The result of the path, or a better one from a bridge or a second look."""
+    """The result of the path, or a better one from a bridge, a second look, or the mode."""
     crossing = second = None
     cloud, path_flags = run.ledger.cloud, found.flags
     try:
@@ -80,7 +81,7 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
         second, cloud = _second_look(run)
     except interrupts.Interrupted:
         path_flags = (Status.INTERRUPTED, *path_flags)
-    decision = decide(crossing, found.log_evidence, found.std_error, path_flags)
+    decision = decide(crossing, found.log_evidence, found.claimed_error, path_flags)
 
     def combine(islands: np.ndarray) -> Combined:
         """Combine evidence of islands, or parts of it; add the variance of settled islands."""
@@ -94,7 +95,13 @@ def judge(run: SGAISRun, found: Evidence) -> Evidence:
     if run.largest_noise > MAX_BATCH_NOISE and Status.NOISY in run.flags():
         # Moves on useless batches may lose modes; a bridge from their particles misses them too.
         flags = (Status.NOISY, *flags)
-    return replace(found, flags=tuple(dict.fromkeys(flags)))
+    found = replace(found, flags=tuple(dict.fromkeys(flags)))
+    if Status.INTERRUPTED in flags:
+        return found
+    try:
+        return rescued(run, found)
+    except interrupts.Interrupted:
+        return replace(found, flags=(Status.INTERRUPTED, *found.flags))
 
 
 def _second_look(run: SGAISRun) -> tuple[Audit | None, Cloud]:

@@ -50,8 +50,8 @@ class SGAIS(SequentialMethod):
 
     From 301 to 1,000 parameters a path takes long, and its particles are too few for a bridge. With
     all rows in memory, ``wb.evidence`` and ``wb.compare`` then try importance sampling first, with
-    a Gaussian around the mode that climbs from prior draws find (``answer`` is "mode"). If a climb
-    ends elsewhere, or if k-hat is not below 0.5, the rows are taken in chunks as ever.
+    a Gaussian around the mode that 256 climbs from prior draws find (``answer`` is "mode"). If one
+    of them ends elsewhere, or if k-hat is not below 0.5, the rows are taken in chunks as ever.
 
     Args:
         num_islands: independent populations; their spread is the error bar.

@@ -75,7 +75,12 @@ def judge(method: Tempering, prepared: Prepared, outcome: Annealed) -> Judged:
         # Quench in the first round only: later rounds would find the same modes. The test for a
         # drift gains from more rounds.
         loop = PathLoop(seed, prepared.islands, method.resampling_scheme(), prepared.take_step)
-        second = audit(loop, outcome, path, roam=not holds, quench=first_island == 0)
+        second = audit(
+            *(loop, outcome, path),
+            roam=not holds,
+            quench=first_island == 0,
+            hot=prepared.hot,
+        )
     except interrupts.Interrupted:
         interrupted = True  # the path has an answer anyway
     raised = path_flags(outcome, combined, second, method.disagreement)

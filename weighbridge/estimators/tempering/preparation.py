@@ -40,6 +40,9 @@ from weighbridge.models.targets.unbounded import UnboundedError
 if TYPE_CHECKING:
     from weighbridge.estimators.tempering.tempering import Tempering
 
+# Particles of each island that are kept at every power, as starts of climbs.
+HOT_PARTICLES = 2
+
 
 class Prepared(NamedTuple):
     """Everything that a tempered path needs.
@@ -56,6 +59,7 @@ class Prepared(NamedTuple):
         labels: one labelling of components that may be permuted.
         guided: the likelihood; a few rows guide the trajectories where that saves time.
         take_step: one step of the annealing loop, in the form that suits the likelihood.
+        hot: a few particles of every power so far.
     """
 
     model: Model
@@ -69,6 +73,7 @@ class Prepared(NamedTuple):
     labels: Labels
     guided: GuidedLikelihood
     take_step: Callable[..., Any]
+    hot: list[np.ndarray]
 
     @property
     def first_island(self) -> int:
@@ -87,6 +92,8 @@ class Prepared(NamedTuple):
         """Update the labelling and the guide after a step."""
         cloud = self.labels.follow(cloud, step)
         self.guided.follow(cloud, step)
+        some = np.asarray(cloud.position)[:, :HOT_PARTICLES]
+        self.hot.append(some.reshape(-1, some.shape[-1]).copy())
         return cloud
 
 
@@ -124,7 +131,7 @@ def prepare(
     step: Callable[..., Any] = anneal_step if host is None else host_step
     take_step = partial(step, chain_length=method.chain_length)
     return Prepared(
-        model, seed, islands, term, count, host, cloud, mover, labels, guided, take_step
+        model, seed, islands, term, count, host, cloud, mover, labels, guided, take_step, []
     )
 
 

@@ -18,7 +18,9 @@ from weighbridge.models.targets.rows import Rows
 from weighbridge.models.targets.span import SPAN_BLOCK, Span
 from weighbridge.models.targets.term import ExactTerm
 
-# Above this dimension curvatures are left out: they need D^2 numbers and D passes.
+# Above this dimension curvatures are left out: they need D^2 numbers for each batch of each island,
+# and D^2 multiplications at each particle. One Hessian at a mode is taken up to 1,000 parameters
+# (``estimators.sgais.at_once``).
 FIRST_ORDER_ABOVE = 300
 # Largest number of rows from which the variance of gradients is estimated.
 VARIANCE_ROWS = 512

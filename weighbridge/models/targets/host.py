@@ -258,6 +258,15 @@ def host_likelihood(
     return HostLikelihood(model, data, position) if model.on_host or reason else None
 
 
+def is_on_host(model: Model, data: PyTree) -> bool:
+    """Whether the likelihood of a model runs on the host, so that it has no gradient."""
+    if model.log_likelihood is not None:
+        return False
+    if model.on_host is not None:
+        return model.on_host
+    return _untraceable(model, data) is not None
+
+
 def _untraceable(model: Model, data: PyTree) -> Exception | None:
     """The error if a function cannot be traced; if it can, its return type is checked."""
     abstract: Any = jax.ShapeDtypeStruct

@@ -29,7 +29,10 @@ from weighbridge.monitoring.report.records import (
     ReportedNotice,
     ReportedPoint,
 )
+from weighbridge.results.trust import AT_LEAST, NOT_TRUSTED
 
+# What grave flags can make of an evidence.
+WORDS = (AT_LEAST, NOT_TRUSTED)
 # At most this many kinds of flags or notices are counted.
 MOST_KINDS = 10_000
 
@@ -234,6 +237,7 @@ def _point(event: dict[str, Any], rows: int, steps: Numbers) -> ReportedPoint:
         as_numbers(event.get("probabilities")),
         as_numbers(event.get("probability_errors")),
         steps,
+        {n: as_text(word) for n, word in as_mapping(event.get("trust")).items() if word in WORDS},
     )
 
 

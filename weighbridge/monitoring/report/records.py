@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 # Most points of a curve, and most entries of a table.
@@ -14,7 +16,10 @@ Numbers = dict[str, float]
 
 
 class ReportedPoint(NamedTuple):
-    """The numbers of each model after so many rows; NaN where a number is unknown."""
+    """The numbers of each model after so many rows; NaN where a number is unknown.
+
+    ``trust`` says what grave flags make of the log evidences.
+    """
 
     rows: int
     log_evidences: Numbers
@@ -22,6 +27,7 @@ class ReportedPoint(NamedTuple):
     probabilities: Numbers
     probability_errors: Numbers
     annealing_steps: Numbers
+    trust: Mapping[str, str] = MappingProxyType({})
 
 
 class ReportedChange(NamedTuple):

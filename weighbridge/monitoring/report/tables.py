@@ -12,12 +12,15 @@ from weighbridge.monitoring.report.words import (
     error_text,
     fixed,
     known,
+    plus_minus,
     probability_text,
     sentence,
     short,
     to_error,
 )
-from weighbridge.weighing.comparison import Comparison
+from weighbridge.results.trust import NOT_TRUSTED
+from weighbridge.results.wording import error_or_trust, with_bound, with_trust
+from weighbridge.weighing.comparison import GRAVE, Comparison
 
 
 def evidence_table(compared: Comparison) -> str:
@@ -29,17 +32,19 @@ def evidence_table(compared: Comparison) -> str:
     )
     rows = []
     for name in compared.ranking:
-        best = name == compared.best
+        best = name == compared.leader
         rows.append(
             (
                 name,
-                fixed(compared.log_evidences[name]),
-                error_text(compared.std_errors[name]),
-                "0" if best else fixed(compared.log_bayes_factors[name]),
+                with_bound(fixed(compared.log_evidences[name]), compared.trust.get(name, "")),
+                _error(compared, name),
+                "0" if best else factor_text(compared, name),
                 "" if best else error_text(compared.bayes_factor_error(name)),
                 probability_text(compared.probabilities[name]),
-                probability_text(compared.probability_errors[name]),
-                "the best" if best else against(compared, name),
+                probability_text(compared.probability_errors[name])
+                if compared.is_decided
+                else NOT_TRUSTED,
+                against(compared, name),
             )
         )
     return table(columns, rows, words=(0, 7)) + paragraph(
@@ -51,8 +56,28 @@ def evidence_table(compared: Comparison) -> str:
 
 def against(compared: Comparison, name: str) -> str:
     """The strength of the evidence against a model; "unknown" if its evidence is unknown."""
+    if name == compared.leader:
+        return "the best" if compared.is_decided else GRAVE
     finite = math.isfinite(compared.log_bayes_factors[name])
     return compared.verdict(name) if finite else "unknown"
+
+
+def _error(compared: Comparison, name: str) -> str:
+    """The error of a log evidence, or why there is none."""
+    error, word = compared.std_errors[name], compared.trust.get(name, "")
+    return error_or_trust(error, word) if word else error_text(error)
+
+
+def factor_text(compared: Comparison, name: str) -> str:
+    """A log Bayes factor, perhaps as a bound."""
+    return f"{compared.bound(name)} {fixed(compared.log_bayes_factors[name])}".strip()
+
+
+def evidence_text(compared: Comparison, name: str) -> str:
+    """A log evidence with its error, or with what to think of it."""
+    value, error = compared.log_evidences[name], compared.std_errors[name]
+    word = compared.trust.get(name, "")
+    return with_trust(fixed(value), "", word) if word else plus_minus(value, error)
 
 
 def change_table(chronicle: Chronicle) -> str:

@@ -19,6 +19,7 @@ from weighbridge.monitoring.report.tables import (
     against,
     change_table,
     evidence_table,
+    evidence_text,
     flag_table,
     posterior_tables,
     quality_tables,
@@ -27,7 +28,6 @@ from weighbridge.monitoring.report.words import (
     duration,
     known,
     number_or,
-    plus_minus,
     probability_text,
     seconds_since,
     when,
@@ -97,7 +97,7 @@ def render(chronicle: Chronicle, now: datetime.datetime) -> str:
             "<h2>Evidence</h2>",
             *_evidence(compared, by_path, chronicle),
             "<h2>Along the rows</h2>",
-            figures(chronicle, by_path.best),
+            figures(chronicle, by_path.leader),
         ]
     elif chronicle.points:
         sections.append(paragraph("No evidence of any model was written down.", "verdict"))
@@ -174,6 +174,7 @@ def _compared(point: ReportedPoint, names: list[str]) -> Comparison:
         probabilities={n: known(point.probabilities, n) for n in names},
         probability_errors={n: known(point.probability_errors, n) for n in names},
         num_observations=point.rows,
+        trust={n: point.trust.get(n, "") for n in names},
     )
 
 
@@ -198,7 +199,7 @@ def _verdict(compared: Comparison, chronicle: Chronicle) -> str:
     ranked = compared.ranking
     if len(ranked) == 1:
         name = ranked[0]
-        value = plus_minus(compared.log_evidences[name], compared.std_errors[name])
+        value = evidence_text(compared, name)
         first = f"{rows} the log evidence of {name} is {value}."
         rest = "There is no other model to weigh it against."
     else:
@@ -207,6 +208,12 @@ def _verdict(compared: Comparison, chronicle: Chronicle) -> str:
         error = probability_text(compared.probability_errors[likely])
         sure = f" \N{PLUS-MINUS SIGN} {error}" if error not in ("0", "unknown") else ""
         first = f"{rows}, {likely} is the most probable model: probability {probability}{sure}."
+        if not compared.is_decided:
+            first = (
+                f"{rows}, it is undecided which model is the best: the evidence of "
+                f"{' and '.join(n for n in ranked if compared.trust.get(n))} is not to be trusted. "
+                f"{likely} would have probability {probability}."
+            )
         others = [f"against {name}: {against(compared, name)}" for name in ranked[1:]]
         rest = f"The evidence {'; '.join(others)}."
         ahead = max(ranked, key=lambda n: number_or(compared.log_evidences[n], -math.inf))

@@ -177,7 +177,7 @@ class SegmentedRun:
         found, closed = self.run.result(0.0, {}), self.closed
         path_log_evidence, path_error = self.run.path[-1].log_evidence, self.run.path[-1].std_error
         if Status.PATH_LOST in found.flags:
-            path_log_evidence, path_error = found.log_evidence, found.std_error
+            path_log_evidence, path_error = found.log_evidence, found.claimed_error
         flags = (*closed.flags, *(flag.name for flag in found.flags))
         return Closed(
             self.num_rows,
@@ -185,7 +185,7 @@ class SegmentedRun:
             closed.path_log_evidence + path_log_evidence,
             math.hypot(closed.path_error, path_error),
             closed.log_evidence + found.log_evidence,
-            math.hypot(closed.std_error, found.std_error),
+            math.hypot(closed.std_error, found.claimed_error),
             list(dict.fromkeys(flags)),
         )
 
@@ -229,7 +229,7 @@ class SegmentedRun:
         return replace(
             found,
             log_evidence=closed.log_evidence + found.log_evidence,
-            std_error=math.hypot(closed.std_error, found.std_error),
+            std_error=math.hypot(closed.std_error, found.claimed_error),
             num_observations=round(self.num_observations),
             trace=path_trace(self.path, tuple(found.trace)),
             diagnostics=found.diagnostics | {"restarts": list(self.restarts)},

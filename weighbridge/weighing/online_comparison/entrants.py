@@ -17,6 +17,7 @@ from weighbridge.estimators.registry import Method
 from weighbridge.models.model import Model
 from weighbridge.models.response import check_responses
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.trust import Stated, stated, trust
 from weighbridge.weighing.changes.settings import Changes
 from weighbridge.weighing.model_probabilities import check_prior_odds, model_probabilities
 from weighbridge.weighing.online_comparison.catching_up import CatchUp, replay, take_kept
@@ -104,11 +105,8 @@ class Entrants:
         return {name: latest(session)[0] for name, session in self.sessions.items()}
 
     def std_errors(self) -> dict[str, float]:
-        """Standard errors of the log evidences; NaN if unknown."""
-        return {
-            name: math.hypot(latest(session)[1], self.caught_up[name].sampling_error)
-            for name, session in self.sessions.items()
-        }
+        """Standard errors of the log evidences; NaN if unknown or withheld."""
+        return {name: self._stated(name).std_error for name in self.sessions}
 
     def probabilities(self) -> tuple[dict[str, float], dict[str, float]]:
         """Posterior probability of each model, and its standard deviation."""
@@ -118,10 +116,19 @@ class Entrants:
 
     def flags(self) -> dict[str, tuple[Status, ...]]:
         """All reasons for caution, for each model."""
-        return {
-            name: self._own_flags(name) + (session.run.flags() if session.run.path else ())
-            for name, session in self.sessions.items()
-        }
+        return {name: self._stated(name).flags for name in self.sessions}
+
+    def trust(self) -> dict[str, str]:
+        """What grave flags make of the evidence of each model; see ``Evidence.trust``."""
+        flags = self.flags()
+        return {n: trust(session.method.name, flags[n]) for n, session in self.sessions.items()}
+
+    def _stated(self, name: str) -> Stated:
+        """The error of a model, from its path, and its flags."""
+        session = self.sessions[name]
+        error = math.hypot(latest(session)[1], self.caught_up[name].sampling_error)
+        own = session.run.flags() if session.run.path else ()
+        return stated(error, self._own_flags(name) + own, session.about_flatness(own))
 
     def results(self) -> dict[str, Evidence]:
         """The evidence of each model; its error includes the sampling error of catching up."""
@@ -136,7 +143,7 @@ class Entrants:
         error = self.caught_up[name].sampling_error
         return replace(
             result,
-            std_error=math.hypot(result.std_error, error),
+            std_error=math.hypot(result.claimed_error, error),
             flags=self._own_flags(name) + result.flags,
             diagnostics={**result.diagnostics, "sampling_error": error},
         )

@@ -131,7 +131,7 @@ class OnlineComparison:
 
     @property
     def std_errors(self) -> dict[str, float]:
-        """Standard errors of the log evidences; NaN if unknown."""
+        """Standard errors of the log evidences; NaN if unknown, and with a grave flag."""
         return self._turns.take(self._entrants.std_errors)
 
     @property
@@ -242,6 +242,7 @@ class OnlineComparison:
                 rows_skipped=taken.rows_skipped,
                 rows_quarantined=taken.rows_quarantined,
                 flags=entrants.flags(),
+                trust=entrants.trust(),
                 elapsed=time.perf_counter() - began,
                 notices=taken.notices,
                 changes=tuple(contest.changes()[known:]),

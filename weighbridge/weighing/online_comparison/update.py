@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weighbridge.core.pickling import travels
 from weighbridge.core.status import Status
 from weighbridge.core.tables.frames import Frame, Tabular, frame_of_models
 from weighbridge.core.tables.table import Table
 from weighbridge.data.feeds.base import Notice
-from weighbridge.results.wording import counted
+from weighbridge.results.trust import is_decided
+from weighbridge.results.wording import counted, error_or_trust, with_bound
 from weighbridge.weighing.changes.settings import Change
 
 
@@ -22,7 +23,7 @@ class ComparisonUpdate(Tabular):
     Attributes:
         num_observations: number of rows seen.
         log_evidences: of all rows seen, in nats, from the path.
-        std_errors: their standard errors; NaN if unknown.
+        std_errors: their standard errors; NaN if unknown, and with a grave flag.
         log_predictives: gain of log evidence, log p(new rows | rows before); see ``Update``.
         annealing_steps: for these rows, averaged over islands and summed over chunks.
         probabilities: posterior probability of each model.
@@ -34,6 +35,7 @@ class ComparisonUpdate(Tabular):
         notices: remarks about the identifier of the rows: that these rows came before, and were
             therefore not absorbed, or that other rows are missing.
         changes: changes of the stream detected in these rows, if detection is on.
+        trust: what grave flags make of the log evidences; see ``Evidence.trust``.
     """
 
     num_observations: int
@@ -49,11 +51,17 @@ class ComparisonUpdate(Tabular):
     elapsed: float
     notices: tuple[Notice, ...] = ()
     changes: tuple[Change, ...] = ()
+    trust: dict[str, str] = field(default_factory=dict)
 
     @property
-    def best(self) -> str:
-        """Name of the model with the largest evidence."""
+    def leader(self) -> str:
+        """Name of the model with the largest log evidence, whatever its flags."""
         return max(self.log_evidences, key=self.log_evidences.__getitem__)
+
+    @property
+    def best(self) -> str | None:
+        """Name of the model with the largest evidence; None if grave flags leave it undecided."""
+        return self.leader if is_decided(self.leader, self.trust) else None
 
     def _frame(self) -> Frame:
         names = list(self.log_evidences)
@@ -64,6 +72,7 @@ class ComparisonUpdate(Tabular):
             "annealing_steps": self.annealing_steps,
             "probability": self.probabilities,
             "probability_error": self.probability_errors,
+            "trust": {name: self.trust.get(name, "") for name in names},
         }
         return frame_of_models(columns, names)
 
@@ -71,8 +80,8 @@ class ComparisonUpdate(Tabular):
         columns = ("log evidence", "+-", "log predictive", "probability")
         rows = {
             name: (
-                f"{self.log_evidences[name]:.2f}",
-                f"{self.std_errors[name]:.2g}",
+                with_bound(f"{self.log_evidences[name]:.2f}", self.trust.get(name, "")),
+                error_or_trust(self.std_errors[name], self.trust.get(name, "")),
                 f"{self.log_predictives[name]:.2f}",
                 f"{self.probabilities[name]:.4f}",
             )

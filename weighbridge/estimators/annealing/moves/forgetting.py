@@ -6,6 +6,10 @@ import numpy as np
 
 from weighbridge.estimators.annealing.moves.scales import centred
 
+# Coordinates that are looked at together. Arrays of all coordinates would be so large that most of
+# the time goes into new memory.
+BLOCK = 256
+
 
 def remembered(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.ndarray:
     """Absolute correlation of the values at later times with those at the start.
@@ -14,6 +18,16 @@ def remembered(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.n
     nothing varies, nothing can be forgotten: the correlation is 1. An infinite value counts as 0: a
     log density of +inf ends the run with an error after these moves.
     """
+    blocks = (slice(first, first + BLOCK) for first in range(0, start.shape[-1], BLOCK))
+    found = [
+        _of_some(alive, start[..., block], *(values[..., block] for values in later))
+        for block in blocks
+    ]
+    return np.concatenate(found, axis=1)
+
+
+def _of_some(alive: np.ndarray, start: np.ndarray, *later: np.ndarray) -> np.ndarray:
+    """As ``remembered``, for coordinates that are few."""
     weight = 1.0 / max(np.sum(alive), 1)
 
     def deviations(values: np.ndarray) -> np.ndarray:

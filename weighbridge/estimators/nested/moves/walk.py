@@ -66,6 +66,7 @@ class Script(NamedTuple):
         scale: Cholesky factors of the covariances of clusters, for moves that reflect in their
             metric: clusters x coordinates x coordinates.
         cluster: which of them a move uses, moves x walkers.
+        first: the first move of each walker, where walkers have different numbers of them.
     """
 
     direction: Arrays
@@ -73,6 +74,7 @@ class Script(NamedTuple):
     num_moves: Arrays
     scale: Arrays = None
     cluster: Arrays = None
+    first: Arrays = None
 
 
 class ContourWalk(Protocol):

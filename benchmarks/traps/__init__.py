@@ -1,0 +1,1 @@
+"""Traps: problems with exact evidences that mislead samplers, generated from a seed."""
