@@ -87,6 +87,7 @@ def ours(method: str, seeds: Sequence[int], settings: Settings) -> Iterator[dict
                 if not _ended(process):
                     process.kill()
                 process.wait()
+                process.stdout.close()
             if left:
                 stopped = process.returncode in (-signal.SIGPROF, -signal.SIGKILL)
                 errors.seek(0)
