@@ -20,7 +20,7 @@ from weighbridge.zoo.arguments import check_count
 # A simulation makes this many draws from the prior, and uses the one with the clearest clusters.
 NUM_CANDIDATES = 256
 
-# The stream with a shifting distribution: the phases use the first 3, 5 and 7 clusters.
+# The stream with a shifting distribution: by default its phases use the first 3, 5 and 7 clusters.
 SHIFT_CLUSTERS = (3, 5, 7)
 SHIFT_MEANS = np.array(
     [[-3.0, -2.0], [3.0, -2.0], [0.0, 3.0], [-1.2, -2.8], [2.0, 2.6], [3.2, 0.0], [-1.6, 1.4]]
