@@ -127,7 +127,7 @@ class CrossCheck(Tabular, Shown):
         """The verdict in one line."""
         names = ", ".join(self.trusted) or "none"
         if self.verdict == UNDECIDED:
-            return f"cross-check: undecided, for two results must be to be trusted, not {names}"
+            return f"cross-check: undecided, since fewer than two results are to be trusted ({names})"
         largest = max(
             abs(value) for pair, value in self.differences.items() if set(pair) <= set(self.trusted)
         )
