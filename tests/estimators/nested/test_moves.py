@@ -162,7 +162,7 @@ def test_rejection_ends_with_a_flag_where_it_is_hopeless(monkeypatch):
     result = wb.evidence(box(3, 10.0, normal), None, method)
     assert result.status is wb.Status.STOPPED_EARLY
     assert result.diagnostics["ended"] == "prior_too_wide"
-    assert abs(result.log_evidence + 3 * math.log(20.0)) < 4 * result.std_error
+    assert abs(result.log_evidence + 3 * math.log(20.0)) < 4 * result.claimed_error
 
 
 @pytest.mark.parametrize("moves", [*WITH_GRADIENT, wb.SGHMC()])
