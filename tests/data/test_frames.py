@@ -340,7 +340,9 @@ def test_a_method_that_takes_rows_as_they_come_leaves_them_out_for_all():
 def test_compare_of_results_has_no_rows_to_refuse(tmp_path):
     results = {name: wb.evidence(MODEL, {"y": [0.1]}, QUICK) for name in "ab"}
     for wrong in ({"on_bad_row": "skip"}, {"quarantine": tmp_path / "bad.jsonl"}):
-        with pytest.raises(wb.MethodError, match="on_bad_row, quarantine and cross_check are for models"):
+        with pytest.raises(
+            wb.MethodError, match="on_bad_row, quarantine and cross_check are for models"
+        ):
             wb.compare(results, **wrong)
     with pytest.raises(wb.DataError, match="on_bad_row='quarantine'"):
         wb.compare({"a": MODEL, "b": MODEL}, {"y": [0.1]}, QUICK, quarantine=tmp_path / "bad.jsonl")

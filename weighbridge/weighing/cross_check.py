@@ -127,7 +127,9 @@ class CrossCheck(Tabular, Shown):
         """The verdict in one line."""
         names = ", ".join(self.trusted) or "none"
         if self.verdict == UNDECIDED:
-            return f"cross-check: undecided, since fewer than two results are to be trusted ({names})"
+            return (
+                f"cross-check: undecided, since fewer than two results are to be trusted ({names})"
+            )
         largest = max(
             abs(value) for pair, value in self.differences.items() if set(pair) <= set(self.trusted)
         )
