@@ -81,6 +81,7 @@ def for_few_parameters(monkeypatch):
     monkeypatch.setattr(at_once, "LEAST_PARAMETERS", 1)
 
 
+@pytest.mark.long
 def test_the_error_covers_on_a_skewed_posterior():
     rows = _rows()
     exact = _exact(rows)
@@ -116,6 +117,7 @@ def test_same_seed_same_numbers_and_other_islands_others():
     np.testing.assert_array_equal(one.samples["w"], again.samples["w"])
 
 
+@pytest.mark.long
 def test_a_gaussian_posterior_is_met_exactly():
     """With the mode and the Hessian the ratios are constant, and the stretch must be one."""
     numbers = np.random.default_rng(1)
@@ -268,6 +270,7 @@ def test_memory_is_told_before_it_is_taken(monkeypatch):
         assert _at_once(LOGISTIC, rows) is None
 
 
+@pytest.mark.long
 def test_the_centre_is_the_mean_and_not_the_mode():
     """Six successes of seven: the posterior of the logit is skewed."""
     model = wb.Model({"p": dist.Beta(1.0, 1.0)}, lambda p, y: dist.Bernoulli(p["p"]).log_prob(y))

@@ -49,6 +49,7 @@ def test_the_machine_says_what_it_has_left():
     assert left is None or left > 1 << 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [wb.SMC(num_particles=500), wb.IBIS(num_particles=500)])
 def test_methods_ask_before_they_take_it(method, monkeypatch):
     monkeypatch.setattr(machine, "bytes_available", lambda: GIB)
@@ -173,6 +174,7 @@ def test_the_error_of_ibis_includes_what_all_islands_may_share():
     assert run.path[-1].std_error == pytest.approx(np.hypot(combined.std_error, bias))
 
 
+@pytest.mark.long
 def test_rounds_do_not_average_the_bias_away():
     """The error of two rounds stays above what all islands may share."""
     model, _ = _gaussian(120)

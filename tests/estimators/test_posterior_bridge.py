@@ -121,6 +121,7 @@ def test_the_result_is_that_of_other_methods():
     assert again.log_evidence == result.log_evidence != other.log_evidence
 
 
+@pytest.mark.long
 def test_other_data_are_not_compared():
     first = wb.bridge(rates(7), RATES, ROW)
     moved = wb.bridge(rates(7), RATES, ROW * 1.001)
@@ -192,6 +193,7 @@ def test_exchangeable_components_get_one_labelling(switching):
     assert not result.flags
 
 
+@pytest.mark.long
 def test_weighted_draws_of_a_result():
     exact = EXACT
     for method in (

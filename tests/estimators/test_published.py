@@ -96,6 +96,7 @@ def published_results():
     return found
 
 
+@pytest.mark.long
 def test_published_is_within_1_5_per_cent_at_1000_rows(published_results):
     """Heating lowers it by 15.5 nats, of which a run varies by 8.4 (800 seeds); the limit is 21.4.
 

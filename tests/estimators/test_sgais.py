@@ -433,6 +433,7 @@ def test_by_default_all_rows_are_used_where_no_batch_is_of_use(monkeypatch):
 # --- other kernels ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_kernel_on_anchored_batches_is_not_heated(monkeypatch):
     """Control variates: what heats the published algorithm is not there."""
     data = linear_data(4000)
@@ -637,6 +638,7 @@ def test_a_path_of_unknown_error_is_no_reason_for_caution(path):
 # --- first order (last: programs know their order) ---------------------------------------------
 
 
+@pytest.mark.long
 def test_anchors_of_first_order(monkeypatch, tmp_path):
     """As above a few hundred dimensions: no curvature, more noise, and still right."""
     jax.clear_caches()

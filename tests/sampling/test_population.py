@@ -193,6 +193,7 @@ def test_the_number_of_walkers_can_be_chosen():
     assert wb.PopulationMonteCarlo(8).num_walkers(10) == 1600
 
 
+@pytest.mark.long
 def test_a_stretching_ensemble_shares_out_modes_only_by_long_stretches():
     """Walkers find the mass ratio if stretches reach from mode to mode.
 

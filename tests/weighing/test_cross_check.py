@@ -162,6 +162,7 @@ def test_mistakes_are_named(call, error, message):
 # --- comparisons ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_comparison_flags_a_model_whose_methods_disagree(monkeypatch):
     monkeypatch.setattr(
         cross_checking,

@@ -103,6 +103,7 @@ def test_prior_density_that_depends_on_other_parameters():
     assert abs(found - exact) < 4 * error < 0.1
 
 
+@pytest.mark.long
 def test_entries_of_a_correlated_prior():
     covariance = np.array([[1.0, 0.8, 0.2], [0.8, 2.0, 0.1], [0.2, 0.1, 1.0]])
     model = wb.Model(
@@ -202,6 +203,7 @@ def test_a_nested_model_that_is_not_nested_is_refused(nested, error, reason):
         wb.savage_dickey(full, DATA, {"tau": 0.0}, nested=nested, **TINY)
 
 
+@pytest.mark.long
 def test_a_nested_model_at_an_edge_of_the_full_one():
     full = wb.Model(
         {"s": dist.HalfNormal(1.0), "mu": dist.Normal(0, 1)},

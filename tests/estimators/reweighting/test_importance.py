@@ -55,6 +55,7 @@ def two_modes(p):
     return jnp.logaddexp(*(apart + jnp.log(jnp.array([0.7, 0.3]))))
 
 
+@pytest.mark.long
 def test_population_monte_carlo_finds_a_mode_that_its_start_misses():
     model = wb.Model({"x": dist.Normal(0.0, 10.0)}, total_log_likelihood=two_modes)
     grid = np.linspace(-40, 40, 400_001)
@@ -70,6 +71,7 @@ def test_population_monte_carlo_finds_a_mode_that_its_start_misses():
     check(model, None, exact, wb.Importance(num_components=4, **SMALL), seeds=2)
 
 
+@pytest.mark.long
 def test_a_proposal_with_too_light_tails_is_flagged():
     """A normal of a quarter of the width: weights of Pareto shape 1 - 1/16."""
     model = wb.Model({"x": dist.Normal(0.0, 1.0)}, total_log_likelihood=lambda p: jnp.zeros(()))

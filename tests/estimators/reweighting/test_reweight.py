@@ -80,6 +80,7 @@ def test_rows_may_be_taken_away(data, result):
     assert moved.num_observations == 39
 
 
+@pytest.mark.long
 def test_a_prior_in_other_coordinates(data):
     """Half-normal against a truncated normal: one parameter with two sets of coordinates."""
 
