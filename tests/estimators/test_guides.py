@@ -272,7 +272,7 @@ def test_an_anchor_follows_particles_that_leave_it(reservoir, monkeypatch):
         found, noise = noise_at_the_end(data, method, seed, monkeypatch)
         error = found.diagnostics["path_log_evidence"] - exact
         assert abs(error) < SIGMAS * found.diagnostics["path_error"]
-        assert found.flags == ()
+        assert set(found.flags) <= {wb.Status.LARGE_ERROR}
         # An anchor is left at twice the noise that it was set with, which the largest batch may
         # not bring down to what is wanted; 32 probes see it to a quarter.
         assert noise < 6 * method.noise

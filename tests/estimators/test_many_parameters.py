@@ -161,7 +161,9 @@ def test_few_particles_for_many_parameters_are_covered_or_flagged(method):
     for seed in range(2):
         few = method(num_islands=4, num_particles=16)
         result = wb.evidence(model, data, few, seed=seed, progress=False)
-        assert result.diagnostics["dimension_bias"] > 0
+        # A doubtful answer may be replaced by that of a Gaussian at the mode.
+        by_mode = result.diagnostics.get("answer") == "mode"
+        assert by_mode or result.diagnostics["dimension_bias"] > 0
         assert abs(result.log_evidence - exact) < 4 * result.std_error or result.flags
 
 

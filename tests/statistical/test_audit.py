@@ -237,10 +237,13 @@ def test_a_regular_posterior_is_answered_by_the_bridge(seed):
 
 
 def test_where_a_gaussian_does_not_fit_the_path_is_the_answer():
+    """Or modes joined to it, whose masses are better known than the path's shares of them."""
     for problem in (problems.shells(), problems.eggbox()):
         result = weigh(problem, 0)
-        assert result.diagnostics["answer"] == "path"
-        assert result.log_evidence == result.diagnostics["path_log_evidence"]
+        by_path = result.log_evidence == result.diagnostics["path_log_evidence"]
+        assert result.diagnostics["answer"] == ("path" if by_path else "neither")
+        assert by_path or len(result.notes) == 1
+        assert abs(result.log_evidence - problem.log_evidence) < 5 * result.std_error < 2
     few = weigh(problems.normal_in_box(), 0, wb.SMC(num_islands=4, num_particles=4))
     without = (few, weigh(problems.gaussian(), 0, wb.AIS()))  # too few to fit one; never resampled
     for result in without:

@@ -58,7 +58,8 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         help="auto, sgais, published (the paper's parameters), smc, ais, ibis, thermodynamic, "
-        "prior_sampling, nested, online_nested or sequential_sgmcmc.",
+        "prior_sampling, nested, bridge, laplace, importance, harmonic_mean, online_nested or "
+        "sequential_sgmcmc.",
     ),
 ]
 SeedOption = Annotated[

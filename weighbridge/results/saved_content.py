@@ -30,8 +30,9 @@ ABOUT = {"library": record({}, others=text), "precision": text}
 SECONDS = real(0)
 # A log density; -inf for a density of zero.
 LOG = real(least=-math.inf)
-# NaN for draws that were reweighted without an evidence.
+# NaN for draws that were reweighted without an evidence, only.
 LOG_EVIDENCE = real(least=-math.inf, nan=True)
+REWEIGHTING = "reweighting"
 ERROR = real(least=0, most=math.inf, nan=True)
 FLAGS = items(one_of(*Status.__members__), different=True)
 FINGERPRINT = record(
@@ -123,6 +124,8 @@ POSTERIOR_ARRAYS = {
 def check_evidence(arrays: Arrays, metadata: Mapping[str, Any]) -> None:
     """Refuse contents that are not a result of an estimator."""
     EVIDENCE(metadata, "metadata")
+    if math.isnan(metadata["log_evidence"]) and metadata["method"] != REWEIGHTING:
+        raise ValueError("the log evidence is not a number")
     if set(metadata["order"]) != set(arrays):
         raise ValueError("the arrays differ from the listed ones")
     if "log_weights" not in arrays:

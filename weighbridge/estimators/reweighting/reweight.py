@@ -34,6 +34,7 @@ from weighbridge.models.held import hold, take
 from weighbridge.models.model import Model
 from weighbridge.models.row_gate import require_model
 from weighbridge.results.evidence_result import Evidence
+from weighbridge.results.saved_content import REWEIGHTING
 from weighbridge.results.trace import Trace
 from weighbridge.results.wording import digits, digits_of_error
 
@@ -177,7 +178,7 @@ def reweight(
         log_evidence=log_evidence,
         std_error=std_error,
         num_observations=after.num_observations,
-        method="reweighting",
+        method=REWEIGHTING,
         trace=Trace(),
         samples=samples,
         log_weights=log_weights,

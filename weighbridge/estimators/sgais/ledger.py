@@ -272,7 +272,7 @@ class Ledger:
         log_weight = log_weight[chosen] + shift[:, None]
         self.cloud = Cloud(position[chosen], log_weight, origin[chosen])
         self.log_evidences = np.full(len(chosen), log_evidence)
-        self.settled_variance, self.heating_bias = std_error**2, 0.0
+        self.settled_variance, self.heating_bias, self.widest_spread = std_error**2, 0.0, 0.0
 
     def restate(self, log_evidence: float, std_error: float) -> None:
         """Correct the last point of the path."""
