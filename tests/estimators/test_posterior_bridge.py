@@ -167,6 +167,8 @@ def test_a_bridge_to_no_overlap_is_flagged():
     assert not clusters.flags
     single = wb.bridge(draws, model, proposal="normal")
     assert Status.LITTLE_OVERLAP in single.flags or is_right(single, exact)
+    heavy = wb.bridge(draws, model, proposal="student_t")
+    assert Status.LITTLE_OVERLAP in heavy.flags
 
 
 def _either(p):
