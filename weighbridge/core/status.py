@@ -124,7 +124,8 @@ class Status(enum.Enum):
     PATH_LOST = (
         "path lost mass",
         "a bridge, at the end or during a stream, finds clearly more evidence than the path. The "
-        "answer is that of the bridge, or continues from there; do not trust the error of the path",
+        "answer is that of the bridge or of the mode (diagnostics['answer']), or continues from "
+        "there; do not trust the error of the path",
         "Use more particles, a smaller noise, or smaller chunks. Compare diagnostics"
         "['path_log_evidence'] with ['bridge_log_evidence']; ['path_repaired'] is the correction "
         "that was added to the path of a stream.",

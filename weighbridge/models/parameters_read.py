@@ -1,4 +1,4 @@
-"""Whether a likelihood of rows reads any parameter: found by calling it with a recording dict."""
+"""Whether a likelihood of rows depends on any parameter: found in its trace."""
 
 from __future__ import annotations
 
@@ -6,44 +6,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import Var
 
 from weighbridge.core.compilation import double_precision
 from weighbridge.core.types import PyTree
 from weighbridge.models.model import Model
 
 _abstract_array: Any = jax.ShapeDtypeStruct  # JAX has no types for its constructor
-# The diagnostic of a likelihood that reads no parameter.
+# The diagnostic of a likelihood that depends on no parameter.
 CONSTANT = "constant_likelihood"
-
-
-class _RecordingParameters(dict[str, Any]):
-    """Parameters that record whether anything was read; they are no pytree."""
-
-    read = False
-
-    def __getitem__(self, name: str) -> Any:
-        self.read = True
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read = True
-        return super().get(name, default)
-
-    def __iter__(self) -> Any:
-        self.read = True
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        self.read = True
-        return super().keys()
-
-    def values(self) -> Any:
-        self.read = True
-        return super().values()
-
-    def items(self) -> Any:
-        self.read = True
-        return super().items()
 
 
 @double_precision
@@ -51,8 +22,9 @@ def reads_parameters(model: Model, row: PyTree) -> bool:
     """Whether the likelihood of a row may depend on the parameters; nothing is computed.
 
     A model without free parameters, such as a null hypothesis, needs a prior all the same. Its
-    likelihood reads no parameter, so its evidence is exact. A likelihood that cannot be called in
-    this way counts as one that reads parameters.
+    likelihood depends on no parameter, so its evidence is exact. The steps of the trace are
+    followed from the parameters on: if they never lead to the result, it is constant. A likelihood
+    that cannot be traced counts as one that depends on parameters.
 
     Args:
         model: the model.
@@ -69,17 +41,16 @@ def reads_parameters(model: Model, row: PyTree) -> bool:
     if function is None:
         return True
     position = _abstract_array((model.dimension,), np.float64)
-    recorded: list[_RecordingParameters] = []
-
-    def call(position: Any, row: Any) -> Any:
-        recorded.append(_RecordingParameters(model.transform(position)[0]))
-        return function(recorded[-1], row)
-
+    parameters = jax.eval_shape(lambda u: model.transform(u)[0], position)
     try:
-        jax.eval_shape(call, position, row)
+        traced = jax.make_jaxpr(function)(parameters, row).jaxpr
     except Exception:  # a user's function can raise anything; it is checked elsewhere
         return True
-    return any(parameters.read for parameters in recorded)
+    reached = set(traced.invars[: len(jax.tree_util.tree_leaves(parameters))])
+    for step in traced.eqns:
+        if any(isinstance(variable, Var) and variable in reached for variable in step.invars):
+            reached.update(step.outvars)
+    return any(isinstance(result, Var) and result in reached for result in traced.outvars)
 
 
 def row_shapes(values: PyTree) -> PyTree:

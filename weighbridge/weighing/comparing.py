@@ -218,7 +218,7 @@ def _judged(result: Evidence, check: CrossCheck | None) -> Evidence:
     if check is None or check.verdict != DISAGREE:
         return result
     flags = dict.fromkeys((Status.METHODS_DISAGREE, *result.flags))
-    return replace(result, std_error=math.nan, flags=tuple(flags))
+    return replace(result, flags=tuple(flags))
 
 
 def _hint(one: Fingerprint, other: Fingerprint) -> str:

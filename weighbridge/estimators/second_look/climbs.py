@@ -28,7 +28,7 @@ def climb_together(
     """The ends of climbs by L-BFGS, and the log density there; -inf for climbs without an end.
 
     The steps are those of ``estimators/laplace/climbing.py``. There they are part of a program,
-    which takes a second to compile for a new model. Here they are made on the host, and the density
+    which must be compiled for every new model. Here they are made on the host, and the density
     comes from a program that the run has already; so a climb costs little but its evaluations.
     Nocedal (1980), Mathematics of Computation 35:773-782.
 

@@ -158,5 +158,5 @@ def _block_sums(model: Model, position: Array, span: Span) -> Sums:
     return sums_at(model, position, span, SUM_BLOCK)
 
 
-# Rows of a few columns are summed in a millisecond, and a fast program compiles a second longer.
+# Rows of a few columns are summed so quickly that a fast program is not worth its compilation.
 BLOCK_SUMS = EitherProgram(_block_sums)

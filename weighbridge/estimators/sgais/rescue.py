@@ -67,11 +67,12 @@ def rescued(run: SGAISRun, found: Evidence) -> Evidence:
         "mode_ess": by_mode.diagnostics["mode_ess"],
     }
     bridge = found.diagnostics.get("bridge_log_evidence", math.nan)
-    bridge_agrees = _apart(by_mode, bridge, found.diagnostics.get("bridge_error", 0.0)) <= 1.0
-    is_higher = by_mode.log_evidence >= found.log_evidence
-    if not (
-        is_higher or bridge_agrees or _apart(by_mode, found.log_evidence, found.claimed_error) <= 1
-    ):
+    is_confirmed = (
+        by_mode.log_evidence >= found.log_evidence
+        or _agree(by_mode, bridge, found.diagnostics.get("bridge_error", 0.0))
+        or _agree(by_mode, found.log_evidence, found.claimed_error)
+    )
+    if not is_confirmed:
         flags = tuple(dict.fromkeys((Status.BRIDGE_SHORT, *found.flags)))
         return replace(found, flags=flags, diagnostics=found.diagnostics | seen)
     flags = tuple(flag for flag in found.flags if flag not in NOT_OF_THE_MODE)
@@ -87,11 +88,15 @@ def rescued(run: SGAISRun, found: Evidence) -> Evidence:
 
 
 def _is_plain(run: SGAISRun) -> bool:
-    """Whether the answer is an integral over all rows, which are kept, in one labelling."""
+    """Whether the answer is an integral over all rows, which are kept, in one labelling.
+
+    With fewer than four islands no error could be stated.
+    """
     ledger, method = run.ledger, run.method
     rows, model = ledger.rows, ledger.model
     return (
         bool(ledger.path)
+        and method.num_islands >= 4
         and method.half_life is None
         and method.kernel is None
         and not model.exchangeable
@@ -101,7 +106,7 @@ def _is_plain(run: SGAISRun) -> bool:
     )
 
 
-def _apart(by_mode: Evidence, other: float, error: float) -> float:
-    """The distance of the mode's answer from another one, in units of what chance allows."""
-    allowed = MAX_BRIDGE_ERRORS * math.hypot(by_mode.std_error, 0.0 if math.isnan(error) else error)
-    return abs(by_mode.log_evidence - other) / allowed
+def _agree(by_mode: Evidence, other: float, error: float) -> bool:
+    """Whether the answer of the mode differs from another one by no more than chance allows."""
+    error = math.hypot(by_mode.std_error, 0.0 if math.isnan(error) else error)
+    return abs(by_mode.log_evidence - other) <= MAX_BRIDGE_ERRORS * error

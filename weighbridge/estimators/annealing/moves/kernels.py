@@ -221,7 +221,7 @@ class AdaptiveHMC(Adaptive):
         if not self.dense or self.has_matrix(dimension, num_islands * num_particles):
             return super().setting(cloud, population)
         scale = others_low_rank(population)
-        # Without any direction a diagonal does the same; moves then take two thirds of the time.
+        # Without any direction a diagonal does the same in less time.
         simplest = scale if np.any(scale.stretch != 1.0) else scale.diagonal
         return Setting(simplest, np.isfinite(cloud.log_weight))
 
